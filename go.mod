@@ -1,0 +1,3 @@
+module github.com/nexjob/nexjob
+
+go 1.26
