@@ -1,0 +1,103 @@
+package nexjob
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Kind is a job's named, typed sort: the same value is used to enqueue and to
+// handle, so the args' type is checked by the compiler. Make one with KindOf.
+type Kind[T any] struct {
+	name     string
+	defaults Defaults
+}
+
+// Defaults are what jobs of a kind get when an enqueue does not choose. The zero
+// value is safe.
+type Defaults struct {
+	Queue           string
+	Priority        Priority
+	MaxAttempts     int           // default 10 tries in all; 1: no retry
+	Timeout         time.Duration // of one attempt; default the worker's
+	DeadlineAfter   time.Duration // default none
+	DuplicatePolicy DuplicatePolicy
+	KeepKeyFor      time.Duration // applies to jobs that have a key
+	Retry           Retry         // how long to wait between tries
+	Aliases         []string      // former names of the kind, still worked
+}
+
+// KindOf names a kind. It panics on a name that ValidateName refuses, as
+// regexp.MustCompile does: kinds are declared in package variables.
+func KindOf[T any](name string, defaults Defaults) Kind[T] {
+	for _, n := range append([]string{name}, defaults.Aliases...) {
+		if err := ValidateName("kind", n); err != nil {
+			panic(err)
+		}
+	}
+	return Kind[T]{name: name, defaults: defaults}
+}
+
+// Name returns the kind's name.
+func (k Kind[T]) Name() string { return k.name }
+
+// Defaults returns the kind's defaults.
+func (k Kind[T]) Defaults() Defaults { return k.defaults }
+
+// New builds a job of this kind. Args are encoded as JSON at once; what does not
+// encode is answered by Enqueue. Options that are zero take the kind's defaults.
+func (k Kind[T]) New(args T, options Options) NewJob {
+	job := NewJob{Kind: k.name, Aliases: k.defaults.Aliases, Options: k.fill(options)}
+	encoded, err := json.Marshal(args)
+	if err != nil {
+		job.Err = &InvalidError{
+			Field: "args of kind " + k.name, Why: err.Error(), Remedy: "make the type encodable as JSON",
+		}
+		return job
+	}
+	job.Args = encoded
+	job.Fingerprint, job.Err = CanonicalFingerprint(encoded)
+	return job
+}
+
+func (k Kind[T]) fill(o Options) Options {
+	d := k.defaults
+	if o.Queue == "" {
+		o.Queue = d.Queue
+	}
+	if o.Priority == 0 {
+		o.Priority = d.Priority
+	}
+	if o.MaxAttempts == 0 {
+		o.MaxAttempts = d.MaxAttempts
+	}
+	if o.Timeout == 0 {
+		o.Timeout = d.Timeout
+	}
+	if o.Deadline.IsZero() && o.DeadlineAfter == 0 {
+		o.DeadlineAfter = d.DeadlineAfter
+	}
+	if o.DuplicatePolicy == AllowAfterFailed {
+		o.DuplicatePolicy = d.DuplicatePolicy
+	}
+	if o.KeepKeyFor == 0 && o.IdempotencyKey != "" {
+		o.KeepKeyFor = d.KeepKeyFor
+	}
+	return o
+}
+
+// Decode reads args that New encoded. Unknown fields are ignored, so that an older
+// worker can read a newer producer's args; anything after the value is an error.
+func (k Kind[T]) Decode(args []byte) (T, error) {
+	var value T
+	decoder := json.NewDecoder(bytes.NewReader(args))
+	if err := decoder.Decode(&value); err != nil {
+		return value, fmt.Errorf("nexjob: args of kind %q do not decode: %w", k.name, err)
+	}
+	if _, err := decoder.Token(); err != io.EOF { //nolint:errorlint // Token returns io.EOF itself
+		return value, fmt.Errorf("nexjob: args of kind %q go on after their end", k.name)
+	}
+	return value, nil
+}
