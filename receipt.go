@@ -56,7 +56,7 @@ func (s EffectState) MarshalText() ([]byte, error) { return []byte(s.String()), 
 func (s *EffectState) UnmarshalText(text []byte) error {
 	for i, name := range effectStateNames() {
 		if i > 0 && name == string(text) {
-			*s = EffectState(i) //nolint:gosec // i is an index of a table of six names
+			*s = EffectState(i)
 			return nil
 		}
 	}
