@@ -23,7 +23,7 @@ type Gap struct {
 }
 
 const (
-	shortGap    = 250 * time.Millisecond // shorter ones harm no lease that can be renewed
+	shortGap  = 250 * time.Millisecond // shorter ones harm no lease that can be renewed
 	gapsKept  = 8
 	gapMemory = time.Hour
 )
