@@ -8,9 +8,11 @@ import (
 	"github.com/nexjob/nexjob/internal/rules"
 )
 
-var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) //nolint:gochecknoglobals // a fixed instant for tests
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func at(d time.Duration) time.Time { return start.Add(d) }
+
+func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 func leased(until, length time.Duration) *nexjob.Job {
 	return &nexjob.Job{State: nexjob.Processing, LeaseUntil: at(until), LeaseFor: length}
@@ -20,30 +22,30 @@ func TestALeaseThatEndedInAGapIsForgiven(t *testing.T) {
 	const lease = 30 * time.Second
 	for _, c := range []struct {
 		name  string
-		beats []time.Duration
-		until time.Duration
-		now   time.Duration
+		beats []int // seconds
+		until int
+		now   int
 		dead  bool
 	}{
-		{"writes all along", []time.Duration{0, 5, 10, 15, 20, 25, 30}, 29, 30, true},
-		{"not over yet", []time.Duration{0, 5, 10}, 29, 10, false},
-		{"ended in a long silence", []time.Duration{0, 60}, 20, 60, false},
-		{"and nobody renewed it afterwards", []time.Duration{0, 60, 65, 70, 75, 80}, 20, 80, true},
-		{"the gap took 20 s, so 20 s are given back", []time.Duration{0, 60, 65, 70, 75}, 20, 79, false},
-		{"at least one round of renewal", []time.Duration{0, 60, 65}, 1, 69, false},
-		{"but no more", []time.Duration{0, 60, 65, 70}, 1, 70, true},
-		{"ended before the silence", []time.Duration{0, 5, 65}, 4, 65, true},
-		{"a gap too short to harm it", []time.Duration{0, 9}, 5, 9, true},
-		{"two stalls in a row", []time.Duration{0, 60, 120}, 20, 121, false},
-		{"no lease lives for ever", []time.Duration{0, 60, 120, 180, 240}, 20, 240, true},
+		{"writes all along", []int{0, 5, 10, 15, 20, 25, 30}, 29, 30, true},
+		{"not over yet", []int{0, 5, 10}, 29, 10, false},
+		{"ended in a long silence", []int{0, 60}, 20, 60, false},
+		{"and nobody renewed it afterwards", []int{0, 60, 65, 70, 75, 80}, 20, 80, true},
+		{"the gap took 20 s, so 20 s are given back", []int{0, 60, 65, 70, 75}, 20, 79, false},
+		{"at least one round of renewal", []int{0, 60, 65}, 1, 69, false},
+		{"but no more", []int{0, 60, 65, 70}, 1, 70, true},
+		{"ended before the silence", []int{0, 5, 65}, 4, 65, true},
+		{"a gap too short to harm it", []int{0, 9}, 5, 9, true},
+		{"two stalls in a row", []int{0, 60, 120}, 20, 121, false},
+		{"no lease lives for ever", []int{0, 60, 120, 180, 240}, 20, 240, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var p rules.Pulse
 			for _, beat := range c.beats {
-				p.Beat(at(beat * time.Second))
+				p.Beat(at(seconds(beat)))
 			}
-			job := leased(c.until*time.Second, lease)
-			if dead := p.Dead(job, at(c.now*time.Second)); dead != c.dead {
+			job := leased(seconds(c.until), lease)
+			if dead := p.Dead(job, at(seconds(c.now))); dead != c.dead {
 				t.Errorf("lease until %ds of %s at %ds: dead = %v, want %v (gaps %+v)",
 					c.until, lease, c.now, dead, c.dead, p.Gaps)
 			}
