@@ -149,7 +149,9 @@ type Recorded struct {
 	Standing Receipt // the receipt as it stands now
 	Ours     bool    // it says what this writer wrote, now or in a call whose answer was lost
 	// Err is ErrLeaseLost, *EffectMismatchError, *InvalidError (a limit),
-	// *StillUnknownError or ErrNotFound (an outcome of an effect never intended).
+	// *StillUnknownError, ErrNotFound (an outcome of an effect never intended), or
+	// ErrStopped (an intent of a job that is being cancelled, or whose noted end
+	// is a cancel or a deadline: nothing more is sent).
 	Err error
 }
 
