@@ -68,7 +68,7 @@ func (s *Store) lock(ctx context.Context, now time.Time) (time.Time, error) {
 	if err := s.check(ctx, now); err != nil {
 		return now, err
 	}
-	wait := onewriter.StartWait()
+	wait := onewriter.StartWait(s.clock)
 	select {
 	case <-s.writer:
 		return wait.Add(now), nil
@@ -111,7 +111,7 @@ func step[T any](
 		answer, err = f(unit)
 	}
 	if err == nil {
-		err = unit.End(ctx)
+		_, err = unit.End(ctx)
 	}
 	if err != nil {
 		s.tables.rollback()

@@ -25,12 +25,17 @@ func (u *Unit) Settle(ctx context.Context, ends []nexjob.Settlement) ([]nexjob.S
 			return nil, err
 		}
 	}
-	return answers, nil
+	return answers, u.endFamilies(ctx)
 }
 
 func (u *Unit) settleOne(ctx context.Context, s *nexjob.Settlement) (nexjob.Settled, error) {
 	if err := checkSettlement(s); err != nil {
 		return nexjob.Settled{Err: err}, nil
+	}
+	if len(s.Followers) > 0 { // what they meet is what the ends before have left
+		if err := u.endFamilies(ctx); err != nil {
+			return nexjob.Settled{}, err
+		}
 	}
 	j := u.job(s.Lease.Job)
 	if !rules.Current(j, s.Lease) {
@@ -53,7 +58,19 @@ func (u *Unit) settleOne(ctx context.Context, s *nexjob.Settlement) (nexjob.Sett
 		}
 	}
 	answer.State = j.ReportedState(u.now)
-	return answer, u.endFamily(ctx, j)
+	if !j.State.Terminal() {
+		return answer, nil
+	}
+	u.ends[j.ID] = j.State
+	return answer, u.ended(ctx, j)
+}
+
+// endFamilies weighs the ends that settlements have gathered: one look for children
+// serves many jobs.
+func (u *Unit) endFamilies(ctx context.Context) error {
+	ends := u.ends
+	u.ends = make(map[nexjob.ID]nexjob.State)
+	return u.bereave(ctx, ends)
 }
 
 func checkSettlement(s *nexjob.Settlement) error {
@@ -129,7 +146,9 @@ func (u *Unit) endFamily(ctx context.Context, first *nexjob.Job) error {
 	if !first.State.Terminal() {
 		return nil
 	}
-	u.ended(first)
+	if err := u.ended(ctx, first); err != nil {
+		return err
+	}
 	return u.bereave(ctx, map[nexjob.ID]nexjob.State{first.ID: first.State})
 }
 
@@ -157,7 +176,9 @@ func (u *Unit) bereave(ctx context.Context, ends map[nexjob.ID]nexjob.State) err
 			}
 			u.rang = true
 			if child.State.Terminal() {
-				u.ended(child)
+				if err := u.ended(ctx, child); err != nil {
+					return err
+				}
 				next[child.ID] = child.State
 			}
 		}
