@@ -1,0 +1,197 @@
+package sqlite
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/rules"
+)
+
+// search puts a query's conditions together: fixed pieces of SQL and arguments.
+// Nothing that a caller wrote becomes SQL.
+type search struct {
+	sheet  sheet
+	index  string // to be used, for SQLite keeps no statistics; "" leaves the choice
+	where  []string
+	args   []any
+	newest bool
+}
+
+func (s *search) and(condition string, args ...any) {
+	s.where = append(s.where, condition)
+	s.args = append(s.args, args...)
+}
+
+func (s *search) conditions() string {
+	text := ""
+	if s.index != "" {
+		text = " INDEXED BY " + s.index
+	}
+	if len(s.where) > 0 {
+		text += " WHERE " + strings.Join(s.where, " AND ")
+	}
+	return text
+}
+
+// page is the statement that reads the first n jobs in order of ID. The order is
+// found on the indexes alone before whole rows are read.
+func (s *search) page(n int) (text string, args []any) {
+	order := " ORDER BY j.id"
+	if s.newest {
+		order += " DESC"
+	}
+	return s.sheet["search jobs"] + " WHERE j.seq IN (" + s.sheet["search ids"] + s.conditions() +
+		order + " LIMIT ?)" + order, append(slices.Clone(s.args), n)
+}
+
+// tally is the statement that counts jobs by queue, kind and reported state.
+func (s *search) tally(now time.Time) (text string, args []any) {
+	return s.sheet["count jobs"] + s.conditions() + " GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
+		append([]any{now.UnixMicro()}, s.args...)
+}
+
+// searchJobs is rules.Selects as conditions, but for the page.
+func searchJobs(sheet sheet, q *nexjob.Query, now time.Time) *search {
+	s := &search{sheet: sheet}
+	narrow := s.byName(q)
+	if len(q.Kinds) > 0 {
+		s.and("j.kind IN (SELECT value FROM json_each(?))", jsonNames(q.Kinds))
+	}
+	if len(q.Queues) > 0 {
+		s.and("j.queue IN (SELECT value FROM json_each(?))", jsonNames(q.Queues))
+	}
+	for _, tag := range q.Tags {
+		s.and("EXISTS (SELECT 1 FROM nexjob_bodies b CROSS JOIN json_each(b.tags) t"+
+			" WHERE b.seq = j.seq AND t.value = ?)", tag)
+	}
+	if !q.DeadlineBefore.IsZero() {
+		s.and("j.deadline <= ?", q.DeadlineBefore.UnixMicro())
+	}
+	if !q.EndedBefore.IsZero() {
+		s.and("j.ended_at <= ?", q.EndedBefore.UnixMicro())
+	}
+	if len(q.States) > 0 {
+		s.states(q.States, now)
+	}
+	if !narrow {
+		s.choose(q)
+	}
+	return s
+}
+
+// byName adds the conditions that name jobs and reports whether there are any.
+func (s *search) byName(q *nexjob.Query) bool {
+	before := len(s.where)
+	if len(q.IDs) > 0 {
+		s.and("j.id IN (SELECT unhex(value) FROM json_each(?))", hexIDs(q.IDs))
+	}
+	if len(q.Operations) > 0 {
+		operations := hexIDs(q.Operations)
+		s.and("j.seq IN (SELECT o.seq FROM json_each(?) e CROSS JOIN nexjob_jobs o"+
+			" ON o.operation = unhex(e.value)"+
+			" UNION ALL SELECT o.seq FROM json_each(?) e CROSS JOIN nexjob_jobs o"+
+			" ON o.id = unhex(e.value) AND o.operation IS NULL)", operations, operations)
+	}
+	if q.Key != "" {
+		s.and("j.key = ?", []byte(q.Key))
+	}
+	if q.KeyPrefix != "" {
+		s.prefix("j.key", q.KeyPrefix)
+	}
+	if !q.Parent.IsZero() {
+		s.and("j.id IN (SELECT p.child FROM nexjob_parents p WHERE p.parent = ?)", q.Parent[:])
+	}
+	return len(s.where) > before
+}
+
+// prefix selects the blobs that begin with some bytes.
+func (s *search) prefix(column, prefix string) {
+	s.and(column+" >= ?", []byte(prefix))
+	above := []byte(prefix)
+	for i := len(above) - 1; i >= 0; i-- {
+		if above[i] < 0xff {
+			above[i]++
+			s.and(column+" < ?", above[:i+1])
+			return
+		}
+	}
+}
+
+// states adds the states as people see them.
+func (s *search) states(wanted []nexjob.State, now time.Time) {
+	var stored []nexjob.State
+	due, later := slices.Contains(wanted, nexjob.Enqueued), slices.Contains(wanted, nexjob.Scheduled)
+	for _, state := range wanted {
+		if state != nexjob.Enqueued && state != nexjob.Scheduled || due && later {
+			if state == nexjob.Scheduled { // a name of Enqueued, never stored
+				state = nexjob.Enqueued
+			}
+			stored = append(stored, state)
+		}
+	}
+	either := "j.state IN (" + literals(stored) + ")"
+	switch {
+	case due && !later:
+		s.and("("+either+" OR j.state = 1 AND (j.due_at IS NULL OR j.due_at <= ?))", now.UnixMicro())
+	case later && !due:
+		s.and("("+either+" OR j.state = 1 AND j.due_at > ?)", now.UnixMicro())
+	default:
+		s.and(either)
+	}
+}
+
+// literals writes states into SQL, where a partial index wants to see them.
+func literals[T ~uint8](states []T) string {
+	text := make([]string, len(states))
+	for i, state := range states {
+		text[i] = strconv.Itoa(int(state))
+	}
+	return strings.Join(text, ", ")
+}
+
+// choose names the index to walk, where the states tell which jobs are few.
+func (s *search) choose(q *nexjob.Query) {
+	only := func(states ...nexjob.State) bool {
+		return len(q.States) > 0 && !slices.ContainsFunc(q.States, func(state nexjob.State) bool {
+			return !slices.Contains(states, state)
+		})
+	}
+	switch {
+	case !q.DeadlineBefore.IsZero() && only(nexjob.Enqueued, nexjob.Scheduled, nexjob.AwaitingContinuation):
+		s.index = "nexjob_jobs_deadline"
+		s.and("j.deadline IS NOT NULL AND j.state IN (1, 3)")
+	case only(nexjob.Failed, nexjob.Expired, nexjob.Cancelled),
+		!q.EndedBefore.IsZero() && only(nexjob.Succeeded, nexjob.Failed, nexjob.Expired, nexjob.Cancelled):
+		s.index = "nexjob_jobs_ended"
+		s.and("j.ended_at IS NOT NULL")
+	case only(nexjob.Processing):
+		s.index = "nexjob_jobs_lease"
+		s.and("j.lease_until IS NOT NULL")
+	case only(nexjob.AwaitingContinuation, nexjob.Uncertain):
+		s.index = "nexjob_jobs_held"
+		s.and("j.state IN (3, 4)")
+	}
+}
+
+// after begins the page behind the one before.
+func (s *search) after(w rules.Window) {
+	switch {
+	case w.First:
+	case s.newest:
+		s.and("j.id < ?", w.Job[:])
+	default:
+		s.and("j.id > ?", w.Job[:])
+	}
+}
+
+// jsonNames lists names for a statement.
+func jsonNames(list []string) string {
+	text, err := names(list)
+	if err != nil {
+		return "[]" // strings always encode
+	}
+	return text
+}
