@@ -34,14 +34,15 @@ type Job struct {
 	Snoozes       int // attempts that asked to be run later; cost nothing
 	Lookups       int // automatic look-ups that ended still unknown; cost nothing
 
-	Fence      int64     // of the newest attempt; 0: never claimed
-	Worker     string    // that claimed it last
-	LeaseUntil time.Time // while Processing
-	Started    bool      // claimed since it was last enqueued or requeued
-	Replaced   bool      // an enqueue with WhileActive Replace changed it
-	Stop       bool      // someone asked to cancel it while Processing
-	StopReason string    // and why
-	Wished     State     // while Uncertain: the end that the missing outcome holds up; 0: none
+	Fence      int64         // of the newest attempt; 0: never claimed
+	Worker     string        // that claimed it last
+	LeaseUntil time.Time     // while Processing
+	LeaseFor   time.Duration // the length it was granted or renewed for
+	Started    bool          // claimed since it was last enqueued or requeued
+	Replaced   bool          // an enqueue with WhileActive Replace changed it
+	Stop       bool          // someone asked to cancel it while Processing
+	StopReason string        // and why
+	Wished     State         // while Uncertain: the end that the missing outcome holds up; 0: none
 
 	OpenEffects  int    // effects of the operation that stand intended without an outcome
 	ReceiptCount int    // receipts of the operation

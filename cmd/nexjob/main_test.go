@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+)
+
+func TestRun(t *testing.T) {
+	tests := []struct {
+		name           string
+		args           []string
+		code           int
+		stdout, stderr string // a part of it; "" wants it empty
+	}{
+		{"no command teaches", nil, 0, "Available Commands:", ""},
+		{"version", []string{"version"}, 0, runtime.Version(), ""},
+		{"unknown command", []string{"vers"}, 1, "", `unknown command "vers"`},
+		{"argument too many", []string{"version", "all"}, 1, "", `unknown command "all"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			if code := run(t.Context(), tt.args, &stdout, &stderr); code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			for stream, got := range map[string]struct{ text, want string }{
+				"stdout": {stdout.String(), tt.stdout},
+				"stderr": {stderr.String(), tt.stderr},
+			} {
+				if !strings.Contains(got.text, got.want) || (got.want == "" && got.text != "") {
+					t.Errorf("%s is %q, want %q in it", stream, got.text, got.want)
+				}
+			}
+		})
+	}
+}
+
+func TestVersionLine(t *testing.T) {
+	build := func(settings ...debug.BuildSetting) *debug.BuildInfo {
+		return &debug.BuildInfo{
+			GoVersion: "go1.26.8",
+			Main:      debug.Module{Version: "v0.1.0"},
+			Settings: append([]debug.BuildSetting{
+				{Key: "GOOS", Value: "linux"}, {Key: "GOARCH", Value: "amd64"},
+			}, settings...),
+		}
+	}
+	revision := debug.BuildSetting{Key: "vcs.revision", Value: "7991427"}
+	tests := []struct {
+		name string
+		info *debug.BuildInfo
+		want string
+	}{
+		{"no build info", nil, "nexjob (unknown build)"},
+		{"installed by version", build(), "nexjob v0.1.0 go1.26.8 linux/amd64"},
+		{
+			"clean tree", build(revision, debug.BuildSetting{Key: "vcs.modified", Value: "false"}),
+			"nexjob v0.1.0 7991427 go1.26.8 linux/amd64",
+		},
+		{
+			"changed tree", build(revision, debug.BuildSetting{Key: "vcs.modified", Value: "true"}),
+			"nexjob v0.1.0 7991427+changes go1.26.8 linux/amd64",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := versionLine(tt.info); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,182 @@
+package onewriter
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/rules"
+)
+
+const (
+	recoverDefault = 100
+	// lateLimit bounds the jobs past their deadline that one claim ends before it
+	// answers with fewer jobs than asked for.
+	lateLimit = 1000
+)
+
+// Claim recovers leases that ran out and leases due jobs, as nexjob.Queue says.
+func (u *Unit) Claim(ctx context.Context, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
+	if err := checkClaim(&ask); err != nil {
+		return nil, err
+	}
+	if err := u.recover(ctx, &ask); err != nil {
+		return nil, err
+	}
+	var claimed []nexjob.Claimed
+	late := 0
+	for _, queue := range ask.Queues {
+		for len(claimed) < ask.N && late < lateLimit {
+			if err := u.Flush(ctx); err != nil { // Due reads written records
+				return nil, err
+			}
+			want := ask.N - len(claimed)
+			due, err := u.rows.Due(ctx, u.now, queue, ask.Kinds, want)
+			if err != nil {
+				return nil, err
+			}
+			u.adopt(due)
+			var expired int
+			if claimed, expired, err = u.take(ctx, due, &ask, claimed); err != nil {
+				return nil, err
+			}
+			late += expired
+			if expired == 0 || len(due) < want {
+				break
+			}
+		}
+	}
+	return claimed, u.withReceipts(ctx, claimed)
+}
+
+func checkClaim(ask *nexjob.ClaimRequest) error {
+	refuse := func(field, why, remedy string) error {
+		return &nexjob.InvalidError{Field: field, Why: why, Remedy: remedy}
+	}
+	switch {
+	case len(ask.Throttles) > 0:
+		return fmt.Errorf("claim by throttles: %w", nexjob.ErrUnsupported)
+	case ask.N < 0 || ask.N > nexjob.MaxPage:
+		return refuse("claim", fmt.Sprintf("%d jobs", ask.N), fmt.Sprintf("0 to %d", nexjob.MaxPage))
+	case ask.Lease < 10*time.Millisecond || ask.Lease > nexjob.MaxDuration:
+		return refuse("lease", ask.Lease.String(), "10 ms to ten years")
+	}
+	if ask.CrashLimit == 0 {
+		ask.CrashLimit = nexjob.DefaultCrashLimit
+	}
+	if ask.Recover == 0 {
+		ask.Recover = recoverDefault
+	}
+	return nil
+}
+
+// recover takes jobs away from workers whose leases ran out.
+func (u *Unit) recover(ctx context.Context, ask *nexjob.ClaimRequest) error {
+	leased, err := u.rows.Leased(ctx, u.now, ask.Recover)
+	if err != nil {
+		return err
+	}
+	u.adopt(leased)
+	for i := range leased {
+		j := u.job(leased[i].ID)
+		if j == nil || j.State != nexjob.Processing || !u.pulse.Dead(j, u.now) {
+			continue
+		}
+		open, err := u.open(ctx, j)
+		if err != nil {
+			return err
+		}
+		rules.Recover(j, open, ask.CrashLimit, u.now)
+		u.changed(j)
+		u.rang = true
+		if err := u.endFamily(ctx, j); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take leases due jobs and ends those that are past their deadline.
+func (u *Unit) take(
+	ctx context.Context, due []nexjob.Job, ask *nexjob.ClaimRequest, claimed []nexjob.Claimed,
+) (all []nexjob.Claimed, expired int, err error) {
+	var live []*nexjob.Job
+	for i := range due {
+		j := u.job(due[i].ID)
+		if !rules.Late(j, u.now) {
+			live = append(live, j)
+			continue
+		}
+		open, err := u.open(ctx, j)
+		if err != nil {
+			return nil, 0, err
+		}
+		rules.Expire(j, open, u.now)
+		u.changed(j)
+		expired++
+		if err := u.endFamily(ctx, j); err != nil {
+			return nil, 0, err
+		}
+	}
+	if len(live) == 0 {
+		return claimed, expired, nil
+	}
+	fence, err := u.rows.Fences(ctx, len(live))
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, j := range live {
+		lookup := j.State == nexjob.Uncertain
+		rules.Claim(j, u.now, fence+int64(i), ask)
+		u.changed(j)
+		claimed = append(claimed, nexjob.Claimed{Job: *j, Lookup: lookup})
+	}
+	return claimed, expired, nil
+}
+
+func (u *Unit) withReceipts(ctx context.Context, claimed []nexjob.Claimed) error {
+	var operations []nexjob.ID
+	for i := range claimed {
+		if claimed[i].Job.ReceiptCount > 0 {
+			operations = append(operations, claimed[i].Job.Operation)
+		}
+	}
+	if err := u.loadReceipts(ctx, operations); err != nil {
+		return err
+	}
+	for i := range claimed {
+		if l := u.receipts[claimed[i].Job.Operation]; l != nil {
+			claimed[i].Receipts = append([]nexjob.Receipt(nil), l.receipts...)
+		}
+	}
+	return nil
+}
+
+// Renew extends leases by a length from now, as nexjob.Queue says. Nobody else
+// writes meanwhile, so no lease is busy.
+func (u *Unit) Renew(
+	ctx context.Context, length time.Duration, leases []nexjob.Lease,
+) ([]nexjob.Renewal, error) {
+	ids := make([]nexjob.ID, len(leases))
+	for i := range leases {
+		ids[i] = leases[i].Job
+	}
+	if err := u.load(ctx, ids); err != nil {
+		return nil, err
+	}
+	answers := make([]nexjob.Renewal, len(leases))
+	for i, lease := range leases {
+		j := u.job(lease.Job)
+		if !rules.Current(j, lease) {
+			answers[i] = nexjob.Renewal{Status: nexjob.Lost}
+			continue
+		}
+		if until := rules.Micro(u.now.Add(length)); until.After(j.LeaseUntil) {
+			j.LeaseUntil, j.LeaseFor = until, length
+			u.changed(j)
+		}
+		answers[i] = nexjob.Renewal{Status: nexjob.Renewed, Until: j.LeaseUntil, Stop: j.Stop}
+	}
+	return answers, nil
+}

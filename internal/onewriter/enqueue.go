@@ -1,0 +1,144 @@
+package onewriter
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/rules"
+)
+
+// Enqueue adds jobs, as nexjob.Queue says.
+func (u *Unit) Enqueue(ctx context.Context, items []nexjob.NewJob) ([]nexjob.Answer, error) {
+	answers := make([]nexjob.Answer, len(items))
+	for i := range items {
+		if answers[i].Err = items[i].Validate(); answers[i].Err != nil {
+			answers[i].ID = items[i].ID
+		}
+	}
+	if err := u.loadFor(ctx, items, answers); err != nil {
+		return nil, err
+	}
+	for i := range items {
+		if answers[i].Err != nil {
+			continue
+		}
+		var err error
+		if answers[i], err = u.enqueueOne(ctx, &items[i]); err != nil {
+			return nil, err
+		}
+	}
+	return answers, nil
+}
+
+// loadFor brings in everything that the valid items are about: the jobs of the same
+// ID, parents, key rows, and their holders.
+func (u *Unit) loadFor(ctx context.Context, items []nexjob.NewJob, answers []nexjob.Answer) error {
+	ids := make([]nexjob.ID, 0, len(items))
+	keys := make([]string, 0, len(items))
+	for i := range items {
+		if answers[i].Err != nil {
+			continue
+		}
+		ids = append(ids, items[i].ID)
+		for _, p := range items[i].Parents {
+			ids = append(ids, p.ID)
+		}
+		if items[i].IdempotencyKey != "" {
+			keys = append(keys, items[i].IdempotencyKey)
+		}
+	}
+	if err := u.loadKeys(ctx, keys); err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if row := u.key(key); row != nil {
+			ids = append(ids, row.Job)
+		}
+	}
+	return u.load(ctx, ids)
+}
+
+func (u *Unit) enqueueOne(ctx context.Context, item *nexjob.NewJob) (nexjob.Answer, error) {
+	seen := rules.Standing{Same: u.job(item.ID)}
+	if item.IdempotencyKey != "" {
+		seen.Key = u.key(item.IdempotencyKey)
+	}
+	if seen.Key != nil {
+		seen.Holder = u.job(seen.Key.Job)
+	}
+	judged := rules.Judge(item, seen, u.now)
+	answer := judged.Answer
+	switch {
+	case judged.Fresh:
+		for _, p := range item.Parents {
+			if u.job(p.ID) == nil {
+				return nexjob.Answer{ID: item.ID, Err: fmt.Errorf("parent %s: %w", p.ID, nexjob.ErrUnknownParent)}, nil
+			}
+		}
+		j, err := u.create(ctx, item, answer.Operation)
+		if err != nil {
+			return nexjob.Answer{}, err
+		}
+		answer.State = j.ReportedState(u.now)
+	case answer.Outcome == nexjob.Replaced:
+		rules.Replace(seen.Holder, item, u.now)
+		u.changed(seen.Holder)
+		seen.Key.Fingerprint = item.Fingerprint
+		u.putKey(*seen.Key)
+		answer.State = seen.Holder.ReportedState(u.now)
+		u.rang = true
+	}
+	return answer, nil
+}
+
+// create adds a job under an operation, gives it its key, and weighs the parents
+// that have ended already.
+func (u *Unit) create(ctx context.Context, item *nexjob.NewJob, operation nexjob.ID) (*nexjob.Job, error) {
+	j := u.add(rules.NewRecord(item, operation, u.now))
+	if operation != j.ID {
+		if err := u.loadReceipts(ctx, []nexjob.ID{operation}); err != nil {
+			return nil, err
+		}
+		u.count(j)
+	}
+	if j.Key != "" {
+		u.putKey(rules.KeyFor(j))
+	}
+	if len(j.Parents) > 0 {
+		rules.Await(j, item)
+		for _, p := range item.Parents {
+			if parent := u.job(p.ID); parent.State.Terminal() {
+				rules.Weigh(j, p.ID, parent.State, u.now)
+			}
+		}
+	}
+	if j.State.Terminal() {
+		u.ended(j)
+	}
+	u.rang = true
+	return j, nil
+}
+
+// count takes the tallies of a continued operation's receipts.
+func (u *Unit) count(j *nexjob.Job) {
+	for _, r := range u.receipts[j.Operation].receipts {
+		j.ReceiptCount++
+		j.ReceiptBytes += len(r.Value)
+		if r.Open() {
+			j.OpenEffects++
+		}
+	}
+}
+
+// ended does what follows from a job's end, but for its children: its key's life is
+// counted from here.
+func (u *Unit) ended(j *nexjob.Job) {
+	if j.Key == "" || j.KeepKeyFor == 0 {
+		return
+	}
+	if row := u.key(j.Key); row != nil && row.Job == j.ID {
+		row.Until = rules.KeyEnds(j, u.now)
+		u.putKey(*row)
+	}
+}

@@ -1,0 +1,347 @@
+package onewriter
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/rules"
+)
+
+// Unit is the work of one write transaction at one time. It is used by one
+// goroutine and thrown away with its transaction. After an error nothing of it may
+// be committed.
+type Unit struct {
+	rows Rows
+	now  time.Time
+
+	jobs     map[nexjob.ID]*jobSlot
+	keys     map[string]*keySlot
+	receipts map[nexjob.ID]*ledger
+	loose    map[nexjob.ID]bool // operations that may have lost their last holder
+	pulse    rules.Pulse
+	beat     bool // pulse was read and is to be written
+	rang     bool
+}
+
+type jobSlot struct {
+	job   nexjob.Job
+	was   *nexjob.Job // as loaded; nil: not stored
+	there bool        // the record exists now
+	dirty bool
+}
+
+type keySlot struct {
+	row   nexjob.KeyRow
+	there bool
+	dirty bool
+}
+
+type ledger struct {
+	receipts []nexjob.Receipt
+	dirty    map[string]bool // by slot
+}
+
+// Begin starts a unit in a transaction of the engine's own and notes the write, so
+// that claims can tell a dead worker from a storage that refused writes.
+func Begin(ctx context.Context, rows Rows, now time.Time) (*Unit, error) {
+	u := Join(rows, now)
+	var err error
+	if u.pulse, err = rows.Pulse(ctx); err != nil {
+		return nil, err
+	}
+	if wentBack := u.pulse.Beat(now); wentBack {
+		if err := rows.Rewind(ctx, now); err != nil {
+			return nil, err
+		}
+	}
+	u.beat = true
+	return u, nil
+}
+
+// Join starts a unit in a caller's transaction. It leaves no note of the write: the
+// caller may keep everybody waiting after it.
+func Join(rows Rows, now time.Time) *Unit {
+	return &Unit{
+		rows: rows, now: rules.Micro(now),
+		jobs:     make(map[nexjob.ID]*jobSlot),
+		keys:     make(map[string]*keySlot),
+		receipts: make(map[nexjob.ID]*ledger),
+		loose:    make(map[nexjob.ID]bool),
+	}
+}
+
+// Rings reports whether the unit made a job claimable or ended one.
+func (u *Unit) Rings() bool { return u.rang }
+
+// Flush writes what changed. It may be called several times in one transaction.
+func (u *Unit) Flush(ctx context.Context) error {
+	if err := u.flushJobs(ctx); err != nil {
+		return err
+	}
+	if err := u.flushKeys(ctx); err != nil {
+		return err
+	}
+	return u.flushReceipts(ctx)
+}
+
+// End flushes and writes the pulse: the last call before the commit. It reports
+// whether anything at all was written, so that an idle step need not commit.
+func (u *Unit) End(ctx context.Context) error {
+	if err := u.Flush(ctx); err != nil {
+		return err
+	}
+	if u.beat {
+		return u.rows.WritePulse(ctx, u.pulse)
+	}
+	return nil
+}
+
+func (u *Unit) flushJobs(ctx context.Context) error {
+	var writes []JobWrite
+	for _, s := range u.jobs {
+		if !s.dirty || !s.there && s.was == nil {
+			continue
+		}
+		writes = append(writes, JobWrite{Job: s.job, Was: s.was, Gone: !s.there})
+		s.dirty = false
+		if s.there {
+			was := s.job
+			s.was = &was
+		} else {
+			s.was = nil
+		}
+	}
+	if len(writes) == 0 {
+		return nil
+	}
+	slices.SortFunc(writes, func(a, b JobWrite) int { return a.Job.ID.Compare(b.Job.ID) })
+	return u.rows.WriteJobs(ctx, writes)
+}
+
+func (u *Unit) flushKeys(ctx context.Context) error {
+	var put []nexjob.KeyRow
+	var gone []string
+	for _, s := range u.keys {
+		switch {
+		case !s.dirty:
+		case s.there:
+			put = append(put, s.row)
+		default:
+			gone = append(gone, s.row.Key)
+		}
+		s.dirty = false
+	}
+	if len(put)+len(gone) == 0 {
+		return nil
+	}
+	slices.SortFunc(put, func(a, b nexjob.KeyRow) int { return cmp.Compare(a.Key, b.Key) })
+	slices.Sort(gone)
+	return u.rows.WriteKeys(ctx, put, gone)
+}
+
+func (u *Unit) flushReceipts(ctx context.Context) error {
+	var put []nexjob.Receipt
+	for _, l := range u.receipts {
+		for i := range l.receipts {
+			if l.dirty[l.receipts[i].Slot()] {
+				put = append(put, l.receipts[i])
+			}
+		}
+		clear(l.dirty)
+	}
+	if len(put) > 0 {
+		if err := u.rows.WriteReceipts(ctx, put); err != nil {
+			return err
+		}
+	}
+	if len(u.loose) == 0 {
+		return nil
+	}
+	loose := sortedIDs(u.loose)
+	clear(u.loose)
+	for _, operation := range loose {
+		delete(u.receipts, operation)
+	}
+	return u.rows.DropReceipts(ctx, loose)
+}
+
+// load brings the records of jobs into the unit.
+func (u *Unit) load(ctx context.Context, ids []nexjob.ID) error {
+	var missing []nexjob.ID
+	for _, id := range ids {
+		if _, known := u.jobs[id]; !known && !id.IsZero() {
+			u.jobs[id] = &jobSlot{}
+			missing = append(missing, id)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	found, err := u.rows.Jobs(ctx, missing)
+	if err != nil {
+		return err
+	}
+	u.adopt(found)
+	return nil
+}
+
+// adopt takes records that a query returned, unless the unit knows them already.
+func (u *Unit) adopt(found []nexjob.Job) {
+	for i := range found {
+		s := u.jobs[found[i].ID]
+		if s != nil && (s.there || s.was != nil || s.dirty) {
+			continue
+		}
+		was := found[i]
+		u.jobs[was.ID] = &jobSlot{job: was, was: &was, there: true}
+	}
+}
+
+// job returns a loaded job's record, nil when it is not stored.
+func (u *Unit) job(id nexjob.ID) *nexjob.Job {
+	if s := u.jobs[id]; s != nil && s.there {
+		return &s.job
+	}
+	return nil
+}
+
+// changed marks a job's record to be written.
+func (u *Unit) changed(j *nexjob.Job) { u.jobs[j.ID].dirty = true }
+
+func (u *Unit) add(j nexjob.Job) *nexjob.Job {
+	s := &jobSlot{job: j, there: true, dirty: true}
+	if old := u.jobs[j.ID]; old != nil {
+		s.was = old.was
+	}
+	u.jobs[j.ID] = s
+	return &s.job
+}
+
+func (u *Unit) remove(j *nexjob.Job) {
+	s := u.jobs[j.ID]
+	s.there, s.dirty = false, true
+	u.loose[j.Operation] = true
+}
+
+func (u *Unit) loadKeys(ctx context.Context, keys []string) error {
+	var missing []string
+	for _, key := range keys {
+		if _, known := u.keys[key]; !known && key != "" {
+			u.keys[key] = &keySlot{row: nexjob.KeyRow{Key: key}}
+			missing = append(missing, key)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	found, err := u.rows.Keys(ctx, missing)
+	if err != nil {
+		return err
+	}
+	for i := range found {
+		u.keys[found[i].Key] = &keySlot{row: found[i], there: true}
+	}
+	return nil
+}
+
+// key returns a loaded key's row, nil when it has none.
+func (u *Unit) key(key string) *nexjob.KeyRow {
+	if s := u.keys[key]; s != nil && s.there {
+		return &s.row
+	}
+	return nil
+}
+
+func (u *Unit) putKey(row nexjob.KeyRow) {
+	if old := u.key(row.Key); old != nil && old.Operation != row.Operation {
+		u.loose[old.Operation] = true
+	}
+	u.keys[row.Key] = &keySlot{row: row, there: true, dirty: true}
+}
+
+func (u *Unit) dropKey(key string) {
+	if s := u.keys[key]; s != nil && s.there {
+		s.there, s.dirty = false, true
+		u.loose[s.row.Operation] = true
+	}
+}
+
+// ledgers loads the receipts of operations.
+func (u *Unit) loadReceipts(ctx context.Context, operations []nexjob.ID) error {
+	var missing []nexjob.ID
+	for _, operation := range operations {
+		if _, known := u.receipts[operation]; !known {
+			u.receipts[operation] = &ledger{dirty: make(map[string]bool)}
+			missing = append(missing, operation)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	found, err := u.rows.Receipts(ctx, missing)
+	if err != nil {
+		return err
+	}
+	for i := range found {
+		l := u.receipts[found[i].Operation]
+		l.receipts = append(l.receipts, found[i])
+	}
+	return nil
+}
+
+// open returns the effects of a job's operation that have no outcome.
+func (u *Unit) open(ctx context.Context, j *nexjob.Job) ([]nexjob.Receipt, error) {
+	if j.OpenEffects == 0 {
+		return nil, nil
+	}
+	if err := u.loadReceipts(ctx, []nexjob.ID{j.Operation}); err != nil {
+		return nil, err
+	}
+	var open []nexjob.Receipt
+	for _, r := range u.receipts[j.Operation].receipts {
+		if r.Open() {
+			open = append(open, r)
+		}
+	}
+	return open, nil
+}
+
+// putReceipt keeps a receipt and the tallies of the job that wrote it.
+func (u *Unit) putReceipt(j *nexjob.Job, r *nexjob.Receipt) {
+	l := u.receipts[j.Operation]
+	slot := r.Slot()
+	l.dirty[slot] = true
+	u.changed(j)
+	i := slices.IndexFunc(l.receipts, func(old nexjob.Receipt) bool { return old.Slot() == slot })
+	if i < 0 {
+		l.receipts = append(l.receipts, *r)
+		slices.SortFunc(l.receipts, func(a, b nexjob.Receipt) int {
+			return cmp.Compare(a.Slot(), b.Slot())
+		})
+		j.ReceiptCount++
+		j.ReceiptBytes += len(r.Value)
+		if r.Open() {
+			j.OpenEffects++
+		}
+		return
+	}
+	old := &l.receipts[i]
+	j.ReceiptBytes += len(r.Value) - len(old.Value)
+	switch {
+	case r.Open() && !old.Open():
+		j.OpenEffects++
+	case !r.Open() && old.Open():
+		j.OpenEffects--
+	}
+	r.Value = bytes.Clone(r.Value)
+	*old = *r
+}
+
+func sortedIDs[V any](m map[nexjob.ID]V) []nexjob.ID {
+	return slices.SortedFunc(maps.Keys(m), nexjob.ID.Compare)
+}

@@ -1,0 +1,84 @@
+package rules
+
+import (
+	"slices"
+	"time"
+
+	"github.com/nexjob/nexjob"
+)
+
+// Pulse is what a one-writer engine remembers of its own writes, so that a lease is
+// never taken for dead while nobody could renew it. A gap is a time in which nothing
+// was written: the machine slept, a user's transaction held the file, the clock
+// jumped, or nobody had anything to write.
+type Pulse struct {
+	LastWrite time.Time `json:"last"`
+	Gaps      []Gap     `json:"gaps,omitempty"` // the longest recent ones, oldest first
+}
+
+// Gap is a time without a write.
+type Gap struct {
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+}
+
+const (
+	gapMin    = 250 * time.Millisecond // shorter ones harm no lease that can be renewed
+	gapsKept  = 8
+	gapMemory = time.Hour
+)
+
+// Beat notes a write at now and reports whether the clock went back since the
+// last one.
+func (p *Pulse) Beat(now time.Time) (wentBack bool) {
+	last := p.LastWrite
+	p.LastWrite = Micro(now)
+	if last.IsZero() {
+		return false
+	}
+	if now.Before(last.Add(-time.Second)) {
+		p.Gaps = nil
+		return true
+	}
+	if now.Sub(last) < gapMin {
+		return false
+	}
+	p.Gaps = slices.DeleteFunc(p.Gaps, func(g Gap) bool { return g.End.Before(now.Add(-gapMemory)) })
+	p.Gaps = append(p.Gaps, Gap{Start: last, End: Micro(now)})
+	if len(p.Gaps) > gapsKept {
+		shortest := 0
+		for i := range p.Gaps {
+			if p.Gaps[i].length() < p.Gaps[shortest].length() {
+				shortest = i
+			}
+		}
+		p.Gaps = slices.Delete(p.Gaps, shortest, shortest+1)
+	}
+	return false
+}
+
+func (g Gap) length() time.Duration { return g.End.Sub(g.Start) }
+
+// Quiet reports whether the last write lies so far back that an idle engine should
+// write now, lest its silence be taken for a stall.
+func (p *Pulse) Quiet(now time.Time, lease time.Duration) bool {
+	return now.Sub(p.LastWrite) > lease/6
+}
+
+// Dead reports whether the lease of a Processing job has run out. A lease that
+// ended in a gap gets the time that the gap took from it, and at least a round of
+// renewal, from the gap's end. Two gaps are forgiven, so that no lease lives for
+// ever.
+func (p *Pulse) Dead(j *nexjob.Job, now time.Time) bool {
+	until := j.LeaseUntil
+	for range 2 {
+		i := slices.IndexFunc(p.Gaps, func(g Gap) bool {
+			return g.length() >= j.LeaseFor/3 && !until.Before(g.Start) && !until.After(g.End)
+		})
+		if i < 0 {
+			break
+		}
+		until = p.Gaps[i].End.Add(max(until.Sub(p.Gaps[i].Start), j.LeaseFor/3))
+	}
+	return !until.After(now)
+}
