@@ -37,7 +37,7 @@ func CanonicalJSON(text []byte) ([]byte, error) {
 		why := json.Unmarshal(text, &raw)
 		return nil, invalid("JSON", fmt.Sprint(why), "write one JSON value")
 	}
-	c := canonicalizer{text: text, out: make([]byte, 0, len(text))}
+	c := canonicalizer{text: text, out: make([]byte, 0, len(text)), members: make([]member, 0, 8)}
 	if err := c.value(0); err != nil {
 		return nil, err
 	}

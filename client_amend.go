@@ -144,10 +144,11 @@ func (a *Action) validateVerdict() error {
 		return invalid("verdict", "it has no name or no reason", "set By and Reason: a person answers for it")
 	case len(a.Value) > 0 && a.Verdict != Applied:
 		return invalid("value", "only an effect that was applied has one", "leave it out")
-	case len(a.Value) > MaxResult:
-		return invalid("value", fmt.Sprintf("%d bytes", len(a.Value)), fmt.Sprintf("at most %d", MaxResult))
-	case a.FollowUp != nil && a.Verdict != Compensate:
-		return invalid("follow-up", "only Compensate enqueues one", "leave it out")
+	case len(a.Value) > MaxReceiptBytes:
+		return invalid("value", fmt.Sprintf("%d bytes", len(a.Value)), fmt.Sprintf("at most %d", MaxReceiptBytes))
+	case (a.FollowUp != nil) != (a.Verdict == Compensate):
+		return invalid("follow-up", "it belongs to Compensate, and Compensate needs it",
+			"name the job that makes up for the effect")
 	}
 	return nil
 }

@@ -175,7 +175,7 @@ func (c *Client) weigh(ctx context.Context, now time.Time, job *NewJob, answer *
 	if int(outcome) < len(c.counts.outcomes) {
 		c.counts.outcomes[outcome].Add(1)
 	}
-	if answer.ArgsDiffer {
+	if answer.ArgsDiffer && outcome != Mismatched { // that is an error, and louder
 		c.counts.argsDiffer.Add(1)
 		c.log.LogAttrs(ctx, slog.LevelWarn, "nexjob: an idempotency key was used again with different args",
 			slog.String("key", job.IdempotencyKey), slog.String("kind", job.Kind),
@@ -183,6 +183,7 @@ func (c *Client) weigh(ctx context.Context, now time.Time, job *NewJob, answer *
 	}
 	if outcome > Created && job.IdempotencyKey != "" {
 		decision.Outcome = outcome
+		//nolint:contextcheck // the writer outlives this call and must not be in its transaction
 		c.decisions.note(job.IdempotencyKey, decision)
 	}
 }

@@ -128,22 +128,17 @@ type keyFacts struct {
 
 func (c *Client) gather(ctx context.Context, now time.Time, key string) (keyFacts, error) {
 	f := keyFacts{key: key, now: now}
-	keys, err := c.store.Find(ctx, now, Query{Of: Keys, Key: key, Limit: 1})
-	if err != nil {
-		return f, err
-	}
 	jobs, err := c.store.Find(ctx, now, Query{Key: key, NewestFirst: true, Limit: explainedJobs})
 	if err != nil {
 		return f, err
 	}
 	f.jobs, f.more = jobs.Jobs, jobs.Next != ""
 	var operations []ID
-	if len(keys.Keys) > 0 {
-		f.row = &keys.Keys[0]
+	if err := c.gatherHolder(ctx, &f); err != nil {
+		return f, err
+	}
+	if f.row != nil {
 		operations = append(operations, f.row.Operation)
-		if err := c.gatherHolder(ctx, &f); err != nil {
-			return f, err
-		}
 	}
 	for i := range f.jobs {
 		if !slices.Contains(operations, f.jobs[i].Operation) {
@@ -162,15 +157,32 @@ func (c *Client) gather(ctx context.Context, now time.Time, key string) (keyFact
 	return f, err
 }
 
-// gatherHolder sees to it that the holder is among the jobs: it need not be the
-// newest ID, since a caller may make the ID long before the enqueue.
+// gatherHolder reads the key's row, and sees to it that the record of its last job is
+// among the jobs: it need not be the newest, since a caller may make an ID long
+// before the enqueue. A record that goes between two reads leaves another row, or
+// none, so the row is then read again.
 func (c *Client) gatherHolder(ctx context.Context, f *keyFacts) error {
-	if f.row.Ended != 0 || f.record() != nil {
-		return nil
+	for range 2 {
+		f.row = nil
+		keys, err := c.store.Find(ctx, f.now, Query{Of: Keys, Key: f.key, Limit: 1})
+		if err != nil || len(keys.Keys) == 0 {
+			return err
+		}
+		f.row = &keys.Keys[0]
+		if f.row.Ended != 0 || f.record() != nil {
+			return nil
+		}
+		page, err := c.store.Find(ctx, f.now, Query{IDs: []ID{f.row.Job}, Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(page.Jobs) > 0 {
+			f.jobs = append(page.Jobs, f.jobs...)
+			return nil
+		}
 	}
-	page, err := c.store.Find(ctx, f.now, Query{IDs: []ID{f.row.Job}, Limit: 1})
-	f.jobs = append(page.Jobs, f.jobs...)
-	return err
+	f.row = nil
+	return nil
 }
 
 // record returns the record of the key's last job, nil when it is gone.

@@ -140,7 +140,7 @@ func (k Kind[T]) Decode(args []byte) (T, error) {
 	if err := decoder.Decode(&value); err != nil {
 		return value, fmt.Errorf("nexjob: args of kind %q do not decode: %w", k.name, err)
 	}
-	if _, err := decoder.Token(); err != io.EOF { //nolint:errorlint // Token returns io.EOF itself
+	if _, err := decoder.Token(); err != io.EOF {
 		return value, fmt.Errorf("nexjob: args of kind %q go on after their end", k.name)
 	}
 	return value, nil
