@@ -35,7 +35,7 @@ func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil 
 func (o *Outcome) UnmarshalText(text []byte) error {
 	for i, name := range outcomeNames() {
 		if i > 0 && name == string(text) {
-			*o = Outcome(i) //nolint:gosec // i is an index of a table of six names
+			*o = Outcome(i)
 			return nil
 		}
 	}

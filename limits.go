@@ -92,8 +92,10 @@ func (n *NewJob) validateTimes() error {
 		name  string
 		value time.Duration
 	}{
-		{"delay", n.Delay}, {"timeout", n.Timeout},
-		{"deadline after", n.DeadlineAfter}, {"keep key for", n.KeepKeyFor},
+		{"delay", n.Delay},
+		{"timeout", n.Timeout},
+		{"deadline after", n.DeadlineAfter},
+		{"keep key for", n.KeepKeyFor},
 	} {
 		if d.value < 0 || d.value > MaxDuration {
 			return invalid(d.name, d.value.String(), fmt.Sprintf("0 to %s", MaxDuration))

@@ -56,7 +56,7 @@ func (s EffectState) MarshalText() ([]byte, error) { return []byte(s.String()), 
 func (s *EffectState) UnmarshalText(text []byte) error {
 	for i, name := range effectStateNames() {
 		if i > 0 && name == string(text) {
-			*s = EffectState(i) //nolint:gosec // i is an index of a table of six names
+			*s = EffectState(i)
 			return nil
 		}
 	}
@@ -149,7 +149,9 @@ type Recorded struct {
 	Standing Receipt // the receipt as it stands now
 	Ours     bool    // it says what this writer wrote, now or in a call whose answer was lost
 	// Err is ErrLeaseLost, *EffectMismatchError, *InvalidError (a limit),
-	// *StillUnknownError or ErrNotFound (an outcome of an effect never intended).
+	// *StillUnknownError, ErrNotFound (an outcome of an effect never intended), or
+	// ErrStopped (an intent of a job that is being cancelled, or whose noted end
+	// is a cancel or a deadline: nothing more is sent).
 	Err error
 }
 

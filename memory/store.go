@@ -35,10 +35,8 @@ var (
 // New returns an empty store.
 func New(options Options) *Store {
 	s := &Store{
-		clock: options.Clock, bell: nexjob.NewBell(), writer: make(chan struct{}, 1), tables: newTables(),
-	}
-	if s.clock == nil {
-		s.clock = time.Now
+		clock: onewriter.HostClock(options.Clock), bell: nexjob.NewBell(),
+		writer: make(chan struct{}, 1), tables: newTables(),
 	}
 	s.writer <- struct{}{}
 	return s
@@ -70,10 +68,10 @@ func (s *Store) lock(ctx context.Context, now time.Time) (time.Time, error) {
 	if err := s.check(ctx, now); err != nil {
 		return now, err
 	}
-	asked := time.Now()
+	wait := onewriter.StartWait()
 	select {
 	case <-s.writer:
-		return now.Add(time.Since(asked)), nil
+		return wait.Add(now), nil
 	case <-ctx.Done():
 		return now, ctx.Err()
 	}

@@ -221,12 +221,3 @@ func (s *sorted[T]) remove(v T) {
 		s.items = slices.Delete(s.items, i, i+1)
 	}
 }
-
-// after returns the items greater than v.
-func (s *sorted[T]) after(v T) []T {
-	i, found := slices.BinarySearchFunc(s.items, v, s.compare)
-	if found {
-		i++
-	}
-	return s.items[i:]
-}

@@ -187,7 +187,7 @@ func (u *Unit) delete(
 	held, err := rules.Delete(j, do, open, confirmed, u.now)
 	if err != nil || held {
 		change.Err = err
-		return nil
+		return nil //nolint:nilerr // a refusal is the change's own error
 	}
 	if row := u.key(j.Key); row != nil && row.Job == j.ID {
 		u.dropKey(j.Key)
@@ -242,13 +242,13 @@ func (u *Unit) resolve(
 ) error {
 	if do.FollowUp != nil {
 		if change.Err = do.FollowUp.Validate(); change.Err != nil {
-			return nil
+			return nil //nolint:nilerr // a refusal is the change's own error
 		}
 	}
 	written, err := rules.Resolve(j, do, open, u.now)
 	if err != nil {
 		change.Err = err
-		return nil
+		return nil //nolint:nilerr // a refusal is the change's own error
 	}
 	if err := u.loadReceipts(ctx, []nexjob.ID{j.Operation}); err != nil {
 		return err

@@ -36,6 +36,9 @@ func (u *Unit) recordOne(ctx context.Context, next *nexjob.Receipt) (nexjob.Reco
 	if !rules.Current(j, next.Writer) || j.Operation != next.Operation {
 		return nexjob.Recorded{Err: nexjob.ErrLeaseLost}, nil
 	}
+	if next.State == nexjob.Intended && rules.NoNewEffects(j) {
+		return nexjob.Recorded{Err: nexjob.ErrStopped}, nil
+	}
 	if err := u.loadReceipts(ctx, []nexjob.ID{next.Operation}); err != nil {
 		return nexjob.Recorded{}, err
 	}

@@ -168,6 +168,7 @@ func end(j *nexjob.Job, to nexjob.State, reason string, open []nexjob.Receipt, n
 // the outside service has had time to show the newest send.
 func hold(j *nexjob.Job, wished nexjob.State, reason string, open []nexjob.Receipt, now time.Time) {
 	j.State, j.Wished, j.Reason = nexjob.Uncertain, wished, reason
+	j.Stop, j.StopReason = false, "" // noted as the wished end, so that a look-up may run
 	j.LeaseUntil, j.LeaseFor, j.DueAt = time.Time{}, 0, time.Time{}
 	due := now.Add(time.Second)
 	for i := range open {

@@ -50,7 +50,7 @@ func Paging(q *nexjob.Query) (Window, error) {
 	return w, nil
 }
 
-// NextJobs, NextKeys and NextEffects name the position after a record.
+// NextJobs names the position after a job.
 func NextJobs(last nexjob.ID) string { return base64.RawURLEncoding.EncodeToString(last[:]) }
 
 // NextKeys names the position after a key.

@@ -7,6 +7,12 @@ import (
 	"github.com/nexjob/nexjob"
 )
 
+// NoNewEffects reports whether a job must not send anything more: someone asked to
+// cancel it, or only its noted end is waiting for a verdict.
+func NoNewEffects(j *nexjob.Job) bool {
+	return j.Stop || j.Wished == nexjob.Cancelled || j.Wished == nexjob.Expired
+}
+
 // Record weighs a receipt against the one that stands in its slot, nil for none,
 // under a current lease. It answers, and returns the receipt to be written, nil for
 // none. The first outcome stands.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"slices"
 	"time"
 
@@ -41,9 +42,7 @@ func choose(j *nexjob.Job, item *nexjob.NewJob, now time.Time) {
 	j.Meta = nil
 	if len(item.Meta) > 0 {
 		j.Meta = make(map[string]string, len(item.Meta))
-		for name, value := range item.Meta {
-			j.Meta[name] = value
-		}
+		maps.Copy(j.Meta, item.Meta)
 	}
 	j.Delay, j.Timeout, j.KeepKeyFor = item.Delay, item.Timeout, item.KeepKeyFor
 	j.MaxAttempts = item.MaxAttemptsOrDefault()

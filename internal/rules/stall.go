@@ -23,7 +23,7 @@ type Gap struct {
 }
 
 const (
-	gapMin    = 250 * time.Millisecond // shorter ones harm no lease that can be renewed
+	shortGap  = 250 * time.Millisecond // shorter ones harm no lease that can be renewed
 	gapsKept  = 8
 	gapMemory = time.Hour
 )
@@ -40,7 +40,7 @@ func (p *Pulse) Beat(now time.Time) (wentBack bool) {
 		p.Gaps = nil
 		return true
 	}
-	if now.Sub(last) < gapMin {
+	if now.Sub(last) < shortGap {
 		return false
 	}
 	p.Gaps = slices.DeleteFunc(p.Gaps, func(g Gap) bool { return g.End.Before(now.Add(-gapMemory)) })
