@@ -95,3 +95,6 @@ func (s *shop) record(c nexjob.Claimed, state nexjob.EffectState) {
 	s.check(err)
 	s.check(recorded[0].Err)
 }
+
+// quiet is a log that nobody reads.
+func (s *shop) quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
