@@ -165,10 +165,10 @@ func (c *Client) weigh(ctx context.Context, now time.Time, job *NewJob, answer *
 	}
 	if answer.Err != nil {
 		outcome = 0
-		if duplicate := (*DuplicateJobError)(nil); errors.As(answer.Err, &duplicate) {
+		if duplicate, ok := errors.AsType[*DuplicateJobError](answer.Err); ok {
 			outcome, decision.Job, decision.State = Rejected, duplicate.ExistingJobID, duplicate.ExistingState
 		}
-		if mismatch := (*KeyMismatchError)(nil); errors.As(answer.Err, &mismatch) {
+		if mismatch, ok := errors.AsType[*KeyMismatchError](answer.Err); ok {
 			outcome, decision.Job = Mismatched, mismatch.ExistingJobID
 		}
 	}

@@ -55,7 +55,7 @@ func TestLostAnswersAreRepeatedUnderTheSameIDs(t *testing.T) {
 		s := newShop(t)
 		storage := &broken{Storage: s.store, after: firstCalls(3, nexjob.ErrOutcomeUnknown)}
 		client := nexjob.NewClient(storage, nexjob.ClientOptions{})
-		answer, err := client.Enqueue(t.Context(), chargeCard().New(charge{}, nexjob.Options{}))
+		answer, err := client.Enqueue(t.Context(), ChargeCard.New(Charge{}, nexjob.Options{}))
 		if err != nil || answer.Outcome != nexjob.Created {
 			t.Errorf("answer %+v, %v", answer, err)
 		}
@@ -69,7 +69,7 @@ func TestLostAnswersAreRepeatedUnderTheSameIDs(t *testing.T) {
 
 		storage.n.Store(0)
 		answers, err := client.EnqueueMany(t.Context(), []nexjob.NewJob{
-			chargeCard().New(charge{}, nexjob.Options{}), chargeCard().New(charge{}, nexjob.Options{IdempotencyKey: "k"}),
+			ChargeCard.New(Charge{}, nexjob.Options{}), ChargeCard.New(Charge{}, nexjob.Options{IdempotencyKey: "k"}),
 		})
 		if err != nil || answers[0].Outcome != nexjob.Created || answers[1].Outcome != nexjob.Created {
 			t.Errorf("answers %+v, %v", answers, err)
@@ -87,7 +87,7 @@ func TestTransientTroubleIsBounded(t *testing.T) {
 		storage := &broken{Storage: s.store, before: func(int64) error { return busy() }}
 		client := nexjob.NewClient(storage, nexjob.ClientOptions{})
 		start := time.Now()
-		answer, err := client.Enqueue(t.Context(), chargeCard().New(charge{}, nexjob.Options{}))
+		answer, err := client.Enqueue(t.Context(), ChargeCard.New(Charge{}, nexjob.Options{}))
 		if !nexjob.IsTransient(err) || errors.Is(err, nexjob.ErrOutcomeUnknown) || answer.ID.IsZero() {
 			t.Errorf("answer %+v, %v", answer, err)
 		}
@@ -112,7 +112,7 @@ func TestAnUnknownOutcomeStaysUnknown(t *testing.T) {
 					return nil
 				},
 			}, nexjob.ClientOptions{})
-			answer, err := client.Enqueue(t.Context(), chargeCard().New(charge{}, nexjob.Options{}))
+			answer, err := client.Enqueue(t.Context(), ChargeCard.New(Charge{}, nexjob.Options{}))
 			if !errors.Is(err, nexjob.ErrOutcomeUnknown) || !errors.Is(err, later) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -120,7 +120,7 @@ func TestAnUnknownOutcomeStaysUnknown(t *testing.T) {
 				t.Errorf("%s: the answer's ID does not name the job that was stored: %v", name, err)
 			}
 			answers, err := client.EnqueueMany(t.Context(), []nexjob.NewJob{
-				chargeCard().New(charge{}, nexjob.Options{}), {Kind: "\n"},
+				ChargeCard.New(Charge{}, nexjob.Options{}), {Kind: "\n"},
 			})
 			if err == nil || answers[0].ID.IsZero() || !errors.Is(answers[0].Err, later) ||
 				!errors.Is(answers[1].Err, nexjob.ErrInvalid) {
@@ -136,7 +136,7 @@ func TestTroubleThatStaysIsNotRepeated(t *testing.T) {
 	full := errors.New("disk full")
 	storage := &broken{Storage: s.store, before: func(int64) error { return full }}
 	client := nexjob.NewClient(storage, nexjob.ClientOptions{})
-	_, err := client.Enqueue(t.Context(), chargeCard().New(charge{}, nexjob.Options{}))
+	_, err := client.Enqueue(t.Context(), ChargeCard.New(Charge{}, nexjob.Options{}))
 	if !errors.Is(err, full) || storage.calls() != 1 {
 		t.Errorf("%d calls, %v", storage.calls(), err)
 	}
@@ -151,7 +151,7 @@ func TestRepeatsEndWithTheContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		_, err := client.Enqueue(ctx, chargeCard().New(charge{}, nexjob.Options{}))
+		_, err := client.Enqueue(ctx, ChargeCard.New(Charge{}, nexjob.Options{}))
 		if err == nil || time.Since(start) > 50*time.Millisecond {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
@@ -164,7 +164,7 @@ func TestNothingIsRepeatedInsideATransaction(t *testing.T) {
 	s := newShop(t)
 	joined := &brokenTx{Storage: s.store}
 	client := nexjob.NewClient(joined, nexjob.ClientOptions{})
-	_, err := client.In(nil).Enqueue(t.Context(), chargeCard().New(charge{}, nexjob.Options{}))
+	_, err := client.In(nil).Enqueue(t.Context(), ChargeCard.New(Charge{}, nexjob.Options{}))
 	if !nexjob.IsTransient(err) || joined.calls != 1 {
 		t.Errorf("%d calls, %v", joined.calls, err)
 	}
@@ -194,7 +194,7 @@ func TestAClockThatJumps(t *testing.T) {
 	s := newShop(t)
 	storage := &broken{Storage: s.store, before: firstCalls(1, nexjob.ErrClock)}
 	client := nexjob.NewClient(storage, nexjob.ClientOptions{})
-	if _, err := client.Enqueue(t.Context(), chargeCard().New(charge{}, nexjob.Options{})); err != nil {
+	if _, err := client.Enqueue(t.Context(), ChargeCard.New(Charge{}, nexjob.Options{})); err != nil {
 		t.Error(err)
 	}
 	if n := client.Stats().Repeated; n != 0 {
@@ -206,7 +206,7 @@ func TestAStorageThatForgetsAnswersIsAnError(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	client := nexjob.NewClient(forgetful{s.store}, nexjob.ClientOptions{})
-	if _, err := client.Enqueue(t.Context(), chargeCard().New(charge{}, nexjob.Options{})); err == nil {
+	if _, err := client.Enqueue(t.Context(), ChargeCard.New(Charge{}, nexjob.Options{})); err == nil {
 		t.Error("no error")
 	}
 }

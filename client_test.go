@@ -24,7 +24,7 @@ func TestEnqueueAnswersWithTheHolder(t *testing.T) {
 		t.Errorf("answers %+v and %+v", first, second)
 	}
 	job, err := s.client.Job(t.Context(), first.ID)
-	if err != nil || string(job.Args) != `{"order_id":42,"cents":0}` || job.MaxAttempts != 3 {
+	if err != nil || string(job.Args) != `{"order_id":42,"cents":0}` || job.MaxAttempts != 8 {
 		t.Errorf("stored %+v, %v", job, err)
 	}
 }
@@ -36,7 +36,7 @@ func TestEnqueueAnswersTheItemsError(t *testing.T) {
 	first := s.enqueue("k", nexjob.Options{})
 	s.work(nexjob.EndFailed, "card declined")
 
-	_, err := s.client.Enqueue(ctx, chargeCard().New(charge{OrderID: 42}, nexjob.Options{
+	_, err := s.client.Enqueue(ctx, ChargeCard.New(Charge{OrderID: 42}, nexjob.Options{
 		IdempotencyKey: "k", DuplicatePolicy: nexjob.RejectIfFailed,
 	}))
 	var duplicate *nexjob.DuplicateJobError
@@ -51,7 +51,7 @@ func TestEnqueueAnswersTheItemsError(t *testing.T) {
 		t.Errorf("want a mismatch of kinds, got %v", err)
 	}
 
-	_, err = s.client.Enqueue(ctx, chargeCard().New(charge{}, nexjob.Options{
+	_, err = s.client.Enqueue(ctx, ChargeCard.New(Charge{}, nexjob.Options{
 		Parents: []nexjob.Parent{{ID: nexjob.NewID()}},
 	}))
 	if !errors.Is(err, nexjob.ErrUnknownParent) {
@@ -69,16 +69,16 @@ func TestInvalidItemsReachNoStorage(t *testing.T) {
 	broken := &broken{Storage: s.store}
 	client := nexjob.NewClient(broken, nexjob.ClientOptions{})
 	for name, job := range map[string]nexjob.NewJob{
-		"key of nexjob's own":     chargeCard().New(charge{}, nexjob.Options{IdempotencyKey: "\x00schedule"}),
-		"key with NUL":            chargeCard().New(charge{}, nexjob.Options{IdempotencyKey: "a\x00b"}),
-		"key is not UTF-8":        chargeCard().New(charge{}, nexjob.Options{IdempotencyKey: "\xff"}),
-		"key is too long":         chargeCard().New(charge{}, nexjob.Options{IdempotencyKey: strings.Repeat("k", 513)}),
-		"queue with a line break": chargeCard().New(charge{}, nexjob.Options{Queue: "a\nb"}),
+		"key of nexjob's own":     ChargeCard.New(Charge{}, nexjob.Options{IdempotencyKey: "\x00schedule"}),
+		"key with NUL":            ChargeCard.New(Charge{}, nexjob.Options{IdempotencyKey: "a\x00b"}),
+		"key is not UTF-8":        ChargeCard.New(Charge{}, nexjob.Options{IdempotencyKey: "\xff"}),
+		"key is too long":         ChargeCard.New(Charge{}, nexjob.Options{IdempotencyKey: strings.Repeat("k", 513)}),
+		"queue with a line break": ChargeCard.New(Charge{}, nexjob.Options{Queue: "a\nb"}),
 		"no kind":                 nexjob.RawJob("", nil, nexjob.Options{}),
 		"args are no JSON":        nexjob.RawJob("raw", []byte("{"), nexjob.Options{}),
 		"args name a member twice": nexjob.RawJob("raw", []byte(`{"a":1,"a":2}`),
 			nexjob.Options{}),
-		"args are too large": nexjob.RawJob("raw", []byte(`"`+strings.Repeat("x", nexjob.MaxArgs)+`"`), nexjob.Options{}),
+		"args are too large":     nexjob.RawJob("raw", []byte(`"`+strings.Repeat("x", nexjob.MaxArgs)+`"`), nexjob.Options{}),
 		"built by hand, no args": {Kind: "raw"},
 	} {
 		_, err := client.Enqueue(t.Context(), job)
@@ -99,7 +99,7 @@ func TestEnqueueManyAnswersEachInOrder(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	one := func(key string) nexjob.NewJob {
-		return chargeCard().New(charge{OrderID: 1}, nexjob.Options{IdempotencyKey: key})
+		return ChargeCard.New(Charge{OrderID: 1}, nexjob.Options{IdempotencyKey: key})
 	}
 	jobs := []nexjob.NewJob{
 		one("K"), one("X"), one("\xff"), one("K"), nexjob.RawJob("other", nil, nexjob.Options{IdempotencyKey: "X"}),
@@ -162,7 +162,7 @@ func TestArgsThatDifferWarnWithoutTheArgs(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.enqueue("k", nexjob.Options{})
-	job := chargeCard().New(charge{OrderID: 4711}, nexjob.Options{IdempotencyKey: "k"})
+	job := ChargeCard.New(Charge{OrderID: 4711}, nexjob.Options{IdempotencyKey: "k"})
 	answer, err := s.client.Enqueue(t.Context(), job)
 	if err != nil || !answer.ArgsDiffer {
 		t.Errorf("answer %+v, %v", answer, err)
@@ -208,7 +208,7 @@ func TestRawJobIsTheSameJob(t *testing.T) {
 func TestRepeatedIDIsTheSameJob(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	job := chargeCard().New(charge{OrderID: 1}, nexjob.Options{})
+	job := ChargeCard.New(Charge{OrderID: 1}, nexjob.Options{})
 	job.ID = nexjob.NewID()
 	for range 2 {
 		answer, err := s.client.Enqueue(t.Context(), job)
@@ -216,7 +216,7 @@ func TestRepeatedIDIsTheSameJob(t *testing.T) {
 			t.Errorf("answer %+v, %v", answer, err)
 		}
 	}
-	other := chargeCard().New(charge{OrderID: 2}, nexjob.Options{})
+	other := ChargeCard.New(Charge{OrderID: 2}, nexjob.Options{})
 	other.ID = job.ID
 	if _, err := s.client.Enqueue(t.Context(), other); !errors.Is(err, nexjob.ErrIDReused) {
 		t.Errorf("other args under one ID: %v", err)
@@ -237,11 +237,11 @@ func TestInATransaction(t *testing.T) {
 	tx, err := s.store.Begin(ctx)
 	s.check(err)
 	in := s.client.In(tx)
-	answer, err := in.Enqueue(ctx, chargeCard().New(charge{OrderID: 1}, nexjob.Options{IdempotencyKey: "k"}))
+	answer, err := in.Enqueue(ctx, ChargeCard.New(Charge{OrderID: 1}, nexjob.Options{IdempotencyKey: "k"}))
 	s.check(err)
 	answers, err := in.EnqueueMany(ctx, []nexjob.NewJob{
-		chargeCard().New(charge{OrderID: 1}, nexjob.Options{IdempotencyKey: "k"}),
-		chargeCard().New(charge{OrderID: 2}, nexjob.Options{IdempotencyKey: "\x00"}),
+		ChargeCard.New(Charge{OrderID: 1}, nexjob.Options{IdempotencyKey: "k"}),
+		ChargeCard.New(Charge{OrderID: 2}, nexjob.Options{IdempotencyKey: "\x00"}),
 	})
 	s.check(err)
 	if answers[0].ID != answer.ID || !errors.Is(answers[1].Err, nexjob.ErrInvalid) {
@@ -276,7 +276,7 @@ func TestATransactionOfAnotherStorageIsRefusedByEachCall(t *testing.T) {
 	tx, err := memory.New(memory.Options{}).Begin(ctx)
 	s.check(err)
 	in := s.client.In(tx)
-	_, one := in.Enqueue(ctx, chargeCard().New(charge{}, nexjob.Options{}))
+	_, one := in.Enqueue(ctx, ChargeCard.New(Charge{}, nexjob.Options{}))
 	_, many := in.EnqueueMany(ctx, nil)
 	_, find := in.Find(ctx, nexjob.Query{})
 	for _, err := range []error{one, many, find} {
@@ -290,7 +290,7 @@ func TestWritesUnderAnOpenTransactionAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	ctx, leave := nexjob.EnterTx(t.Context())
-	job := chargeCard().New(charge{}, nexjob.Options{})
+	job := ChargeCard.New(Charge{}, nexjob.Options{})
 	_, one := s.client.Enqueue(ctx, job)
 	_, many := s.client.EnqueueMany(ctx, []nexjob.NewJob{job})
 	_, amend := s.client.Amend(ctx, nexjob.Query{}, nexjob.Action{Act: nexjob.ActCancel}, 1)
@@ -315,7 +315,7 @@ func TestAClosedClientWritesNothing(t *testing.T) {
 	s.check(tx.Rollback())
 	s.check(s.client.Close(ctx))
 	s.check(s.client.Close(ctx))
-	job := chargeCard().New(charge{}, nexjob.Options{})
+	job := ChargeCard.New(Charge{}, nexjob.Options{})
 	_, one := s.client.Enqueue(ctx, job)
 	_, inside := in.Enqueue(ctx, job)
 	_, amend := s.client.AmendJob(ctx, nexjob.NewID(), nexjob.Action{Act: nexjob.ActCancel})

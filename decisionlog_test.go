@@ -129,7 +129,7 @@ func TestDecisionsSurviveTroubleOfTheStorage(t *testing.T) {
 		storage := &registry{Storage: s.store}
 		client := nexjob.NewClient(storage, nexjob.ClientOptions{Logger: s.quiet()})
 		storage.spoil(errors.New("disk full"))
-		job := chargeCard().New(charge{}, nexjob.Options{IdempotencyKey: "k"})
+		job := ChargeCard.New(Charge{}, nexjob.Options{IdempotencyKey: "k"})
 		for range 3 {
 			_, err := client.Enqueue(t.Context(), job)
 			s.check(err)
@@ -174,7 +174,7 @@ func TestDecisionsOfAClosedStorageAreLostAndCounted(t *testing.T) {
 			s := newShop(t)
 			storage := &registry{Storage: s.store}
 			client := nexjob.NewClient(storage, nexjob.ClientOptions{Logger: s.quiet()})
-			job := chargeCard().New(charge{}, nexjob.Options{IdempotencyKey: "k"})
+			job := ChargeCard.New(Charge{}, nexjob.Options{IdempotencyKey: "k"})
 			for range 3 {
 				_, err := client.Enqueue(t.Context(), job)
 				s.check(err)
@@ -192,7 +192,7 @@ func TestCloseReturnsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShop(t)
 		client := nexjob.NewClient(stuck{s.store}, nexjob.ClientOptions{Logger: s.quiet()})
-		job := chargeCard().New(charge{}, nexjob.Options{IdempotencyKey: "k"})
+		job := ChargeCard.New(Charge{}, nexjob.Options{IdempotencyKey: "k"})
 		for range 2 {
 			_, err := client.Enqueue(t.Context(), job)
 			s.check(err)
@@ -228,7 +228,7 @@ func TestAFloodOfKeysIsBounded(t *testing.T) {
 		const more = 50
 		jobs := make([]nexjob.NewJob, nexjob.MaxTallies+more)
 		for i := range jobs {
-			jobs[i] = chargeCard().New(charge{}, nexjob.Options{IdempotencyKey: fmt.Sprint("k", i)})
+			jobs[i] = ChargeCard.New(Charge{}, nexjob.Options{IdempotencyKey: fmt.Sprint("k", i)})
 		}
 		for range 2 {
 			_, err := client.EnqueueMany(t.Context(), jobs)

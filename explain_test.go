@@ -62,8 +62,10 @@ func TestExplain(t *testing.T) {
 			holder:   nexjob.Scheduled, next: "existing existing existing",
 		},
 		{
-			name:     "waiting for a parent",
-			scene:    func(s *shop) { s.enqueue("k", nexjob.Options{Parents: []nexjob.Parent{{ID: s.enqueue("", nexjob.Options{}).ID}}}) },
+			name: "waiting for a parent",
+			scene: func(s *shop) {
+				s.enqueue("k", nexjob.Options{Parents: []nexjob.Parent{{ID: s.enqueue("", nexjob.Options{}).ID}}})
+			},
 			sentence: []string{"held by job %s", "waits for job ", "(on success)"},
 			holder:   nexjob.AwaitingContinuation, next: "existing existing existing",
 		},
@@ -143,7 +145,7 @@ func TestExplain(t *testing.T) {
 					s.check(err)
 					_, err = s.store.Claim(s.t.Context(), time.Now(), nexjob.ClaimRequest{
 						Worker: "till-1", N: 1, Lease: time.Minute,
-						Queues: []string{nexjob.DefaultQueue}, Kinds: []string{chargeCard().Name()},
+						Queues: []string{nexjob.DefaultQueue}, Kinds: []string{ChargeCard.Name()},
 					})
 					s.check(err)
 					time.Sleep(5 * time.Second) // and the lease is never renewed
@@ -291,7 +293,7 @@ func (s *shop) agrees(e *nexjob.Explanation) {
 	for _, next := range e.Next {
 		tx, err := s.store.Begin(s.t.Context())
 		s.check(err)
-		answer, err := s.client.In(tx).Enqueue(s.t.Context(), chargeCard().New(charge{OrderID: 42},
+		answer, err := s.client.In(tx).Enqueue(s.t.Context(), ChargeCard.New(Charge{OrderID: 42},
 			nexjob.Options{IdempotencyKey: e.Key, DuplicatePolicy: next.Policy}))
 		s.check(tx.Rollback())
 		ruling := nexjob.RuleCreate
@@ -360,7 +362,7 @@ func TestExplainFindsAHolderWithAnOldID(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newShop(t)
-		old := chargeCard().New(charge{}, nexjob.Options{IdempotencyKey: "k"})
+		old := ChargeCard.New(Charge{}, nexjob.Options{IdempotencyKey: "k"})
 		old.ID = nexjob.NewID()
 		for range 60 {
 			s.enqueue("k", nexjob.Options{})

@@ -97,7 +97,8 @@ func TestRetryShapes(t *testing.T) {
 		{"trebles", nexjob.Retry{Initial: time.Second, Multiplier: 3, Jitter: -1}, 3, 0, 9 * time.Second},
 		{"at least a millisecond", nexjob.Retry{Initial: 1, Jitter: -1}, 1, 0, time.Millisecond},
 		{
-			"a function", nexjob.Retry{Delay: func(tries int) time.Duration { return time.Duration(tries) * time.Hour }},
+			"a function",
+			nexjob.Retry{Delay: func(tries int) time.Duration { return time.Duration(tries) * time.Hour }},
 			3, 0.5, 3 * time.Hour,
 		},
 	} {

@@ -11,15 +11,6 @@ import (
 	"github.com/nexjob/nexjob/memory"
 )
 
-type charge struct {
-	OrderID int64 `json:"order_id"`
-	Cents   int64 `json:"cents"`
-}
-
-func chargeCard() nexjob.Kind[charge] {
-	return nexjob.KindOf[charge]("charge-card", nexjob.Defaults{MaxAttempts: 3})
-}
-
 // shop is a client on a fresh memory store, with what a test needs of a worker.
 type shop struct {
 	t      *testing.T
@@ -49,7 +40,7 @@ func (s *shop) check(err error) {
 func (s *shop) enqueue(key string, options nexjob.Options) nexjob.Answer {
 	s.t.Helper()
 	options.IdempotencyKey = key
-	answer, err := s.client.Enqueue(s.t.Context(), chargeCard().New(charge{OrderID: 42}, options))
+	answer, err := s.client.Enqueue(s.t.Context(), ChargeCard.New(Charge{OrderID: 42}, options))
 	s.check(err)
 	return answer
 }
@@ -59,7 +50,7 @@ func (s *shop) claim() nexjob.Claimed {
 	s.t.Helper()
 	claimed, err := s.store.Claim(s.t.Context(), time.Now(), nexjob.ClaimRequest{
 		Worker: "till-1", N: 1, Lease: time.Minute,
-		Queues: []string{nexjob.DefaultQueue}, Kinds: []string{chargeCard().Name()},
+		Queues: []string{nexjob.DefaultQueue}, Kinds: []string{ChargeCard.Name()},
 	})
 	s.check(err)
 	if len(claimed) != 1 {
