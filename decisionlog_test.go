@@ -101,6 +101,9 @@ func TestDecisionsOfSeveralProcessesAddUp(t *testing.T) {
 			{Kind: "kind-0", Outcome: nexjob.Mismatched, Count: 2},
 			{Kind: "kind-1", Outcome: nexjob.Mismatched, Count: 1},
 		}
+		newer := nexjob.Entry{Kind: nexjob.DecisionKind("k"), Name: "a newer version", Value: []byte(`{"last":[{"outcome":"new"}]}`)}
+		_, err := s.store.Put(t.Context(), time.Now(), []nexjob.Put{{Entry: newer}})
+		s.check(err)
 		got := s.decisions(s.client, "k")
 		if !slices.Equal(got.Counts, want) || len(got.Last) != 6 {
 			t.Errorf("decisions %+v", got)

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -109,7 +108,7 @@ func (l *decisionLog) readDecisions(ctx context.Context, now time.Time, key stri
 	for i := range entries {
 		var value decisionValue
 		if err := json.Unmarshal(entries[i].Value, &value); err != nil {
-			return KeyDecisions{}, fmt.Errorf("entry %s/%s: %w", entries[i].Kind, entries[i].Name, err)
+			continue // written by a newer version: better explain the rest than nothing
 		}
 		if value.Key == key && entries[i].Name != own {
 			sum.merge(value.KeyDecisions)
