@@ -17,19 +17,30 @@ import (
 // registry is a storage whose puts fail as told.
 type registry struct {
 	nexjob.Storage
-	puts atomic.Int64
-	fail atomic.Pointer[error]
+	puts  atomic.Int64
+	spoil atomic.Pointer[func(n int64) error] // the error of the nth put, from 1
 }
 
 func (r *registry) Put(ctx context.Context, now time.Time, puts []nexjob.Put) ([]nexjob.PutAnswer, error) {
-	r.puts.Add(1)
-	if err := r.fail.Load(); err != nil {
-		return nil, *err
+	n := r.puts.Add(1)
+	if fail := r.spoil.Load(); fail != nil {
+		if err := (*fail)(n); err != nil {
+			return nil, err
+		}
 	}
 	return r.Storage.Put(ctx, now, puts)
 }
 
-func (r *registry) spoil(err error) { r.fail.Store(&err) }
+// spoilFrom makes puts fail from the nth on; without an error they work again.
+func (r *registry) spoilFrom(n int64, err error) {
+	fail := func(put int64) error {
+		if put < n {
+			return nil
+		}
+		return err
+	}
+	r.spoil.Store(&fail)
+}
 
 func (s *shop) decisions(client *nexjob.Client, key string) nexjob.KeyDecisions {
 	s.t.Helper()
@@ -131,7 +142,7 @@ func TestDecisionsSurviveTroubleOfTheStorage(t *testing.T) {
 		s := newShop(t)
 		storage := &registry{Storage: s.store}
 		client := nexjob.NewClient(storage, nexjob.ClientOptions{Logger: s.quiet()})
-		storage.spoil(errors.New("disk full"))
+		storage.spoilFrom(1, errors.New("disk full"))
 		job := ChargeCard.New(Charge{}, nexjob.Options{IdempotencyKey: "k"})
 		for range 3 {
 			_, err := client.Enqueue(t.Context(), job)
@@ -141,7 +152,7 @@ func TestDecisionsSurviveTroubleOfTheStorage(t *testing.T) {
 		if n := storage.puts.Load(); n < 100 || n > 200 {
 			t.Errorf("%d writes in an hour of trouble", n)
 		}
-		storage.fail.Store(nil)
+		storage.spoilFrom(1, nil)
 		time.Sleep(time.Minute)
 		puts := storage.puts.Load()
 		if got := s.decisions(client, "k"); len(s.stored("k")) != 1 || got.Counts[0].Count != 2 {
@@ -162,12 +173,12 @@ func TestDecisionsOfAClosedStorageAreLostAndCounted(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]func(t *testing.T, c *nexjob.Client, r *registry){
 		"storage closed": func(_ *testing.T, _ *nexjob.Client, r *registry) {
-			r.spoil(nexjob.ErrClosed)
+			r.spoilFrom(1, nexjob.ErrClosed)
 			time.Sleep(time.Minute) // and the goroutine ends: else the bubble would not
 		},
 		"client closed in trouble": func(t *testing.T, c *nexjob.Client, r *registry) {
 			full := errors.New("disk full")
-			r.spoil(full)
+			r.spoilFrom(1, full)
 			if err := c.Close(t.Context()); !errors.Is(err, full) {
 				t.Errorf("Close: %v", err)
 			}
@@ -269,6 +280,44 @@ func TestAKeyUsedByManyKindsIsBounded(t *testing.T) {
 		}
 		if len(got.Counts) > 41 || total != 100 || got.Counts[0].Kind != "" {
 			t.Errorf("%d counts that sum up to %d", len(got.Counts), total)
+		}
+	})
+}
+
+// A write of many keys that fails half-way leaves the rest pending, and a key that was
+// written is written again when it is touched again, whichever it is.
+func TestEveryDecisionIsWrittenInTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newShop(t)
+		storage := &registry{Storage: s.store}
+		client := nexjob.NewClient(storage, nexjob.ClientOptions{Logger: s.quiet()})
+		jobs := make([]nexjob.NewJob, 450)
+		for i := range jobs {
+			jobs[i] = ChargeCard.New(Charge{}, nexjob.Options{IdempotencyKey: fmt.Sprint("k", i)})
+		}
+		for range 2 {
+			_, err := client.EnqueueMany(t.Context(), jobs)
+			s.check(err)
+		}
+		storage.spoilFrom(2, errors.New("disk full"))
+		time.Sleep(time.Minute)
+		storage.spoilFrom(1, nil)
+		time.Sleep(time.Minute)
+		for _, i := range []int{0, 1, len(jobs) - 1} {
+			_, err := client.Enqueue(t.Context(), jobs[i])
+			s.check(err)
+			time.Sleep(time.Minute)
+		}
+		for i := range jobs {
+			want := int64(1)
+			if i < 2 || i == len(jobs)-1 {
+				want = 2
+			}
+			entries := s.stored(fmt.Sprint("k", i))
+			if len(entries) != 1 || entries[0].Version != want {
+				t.Fatalf("key %d has entries %+v, want one at version %d", i, entries, want)
+			}
 		}
 	})
 }
