@@ -1,0 +1,3 @@
+package storagetest
+
+func raceChecks() []check { return nil }
