@@ -21,7 +21,7 @@ func amendChecks() []check {
 			b.state(first.ID, nexjob.Enqueued, "it was not selected")
 		}},
 		{"each job has its own answer", func(b *bench) {
-			waiting, running := newJob(""), newJob("")
+			running, waiting := newJob(""), newJob("")
 			running.Queue = otherQueue
 			b.add(running)
 			c := b.claim(1)[0]

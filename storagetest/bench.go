@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/nexjob/nexjob"
 )
 
@@ -105,7 +102,7 @@ func (b *bench) need(ok bool, format string, args ...any) {
 // equal reports a difference between what must be and what is.
 func (b *bench) equal(what string, want, got any) {
 	b.t.Helper()
-	if diff := cmp.Diff(want, got, compareOptions()...); diff != "" {
+	if diff := difference(want, got); diff != "" {
 		b.t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
@@ -136,14 +133,6 @@ func as[E error](b *bench, err error, what string) E {
 		b.t.Fatalf("%s: error is %v, want a %T", what, err, typed)
 	}
 	return typed
-}
-
-func compareOptions() []cmp.Option {
-	return []cmp.Option{
-		cmpopts.EquateEmpty(),
-		cmpopts.EquateErrors(),
-		cmpopts.IgnoreUnexported(nexjob.Answer{}),
-	}
 }
 
 // job returns a stored job.
@@ -245,7 +234,7 @@ func (b *bench) unchanged(what string, step func()) {
 	b.t.Helper()
 	before := b.dump()
 	step()
-	if diff := cmp.Diff(before, b.dump(), compareOptions()...); diff != "" {
+	if diff := difference(before, b.dump()); diff != "" {
 		b.t.Errorf("%s changed what is stored (-before +after):\n%s", what, diff)
 	}
 }

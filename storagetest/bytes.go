@@ -49,7 +49,9 @@ func byteChecks() []check {
 			b.add(n)
 			ask := claimAsk(1)
 			ask.Worker = "host ü'\"\\ \U0001F600"
-			b.equal("worker", ask.Worker, b.ask(ask)[0].Job.Worker)
+			claimed := b.ask(ask)
+			b.need(len(claimed) == 1, "Claim gives %d jobs", len(claimed))
+			b.equal("worker", ask.Worker, claimed[0].Job.Worker)
 			b.actWith(n.ID, nexjob.Action{Act: nexjob.ActCancel, By: "o'brien \"x\"", Reason: "it's \"wrong\" \x00 \xff " + strings.Repeat("y", 100)})
 			b.check(strings.Contains(b.job(n.ID).StopReason, "it's \"wrong\""), "reason kept: %q", b.job(n.ID).StopReason)
 		}},

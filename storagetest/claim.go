@@ -96,7 +96,7 @@ func claimTellsAll(b *bench) {
 	b.check(!got.Lookup && len(got.Receipts) == 0, "a first claim has Lookup %v and receipts %+v", got.Lookup, got.Receipts)
 	want := before
 	want.State, want.StartedAt, want.Started, want.Worker = nexjob.Processing, b.now(), true, "host-7"
-	want.Fence, want.LeaseUntil = got.Job.Fence, got.Job.LeaseUntil
+	want.Fence, want.LeaseUntil, want.LeaseFor = got.Job.Fence, got.Job.LeaseUntil, lease
 	b.equal("claimed job", want, got.Job)
 	b.equal("stored job", want, b.job(n.ID))
 }

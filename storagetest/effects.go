@@ -84,7 +84,7 @@ type openEnd struct {
 func openEnds() []openEnd {
 	finish := func(how nexjob.Ending) func(b *bench, c nexjob.Claimed) {
 		return func(b *bench, c nexjob.Claimed) {
-			got := b.finish(c, how)
+			got := b.finishWith(nexjob.Settlement{Lease: c.Job.Lease(), As: how, Error: "the connection broke"})
 			b.equal("state answered", nexjob.Uncertain, got.State)
 		}
 	}
@@ -237,10 +237,10 @@ func (b *bench) mismatched(c nexjob.Claimed, state nexjob.EffectState) {
 		got := b.record(other)[0]
 		b.check(!got.Ours, "it is called ours")
 		b.is(got.Err, nexjob.ErrEffectMismatch, "an effect under another request")
-		b.equal("mismatch", &nexjob.EffectMismatchError{
+		b.equal("mismatch", nexjob.EffectMismatchError{
 			Operation: c.Job.Operation, Name: "card", State: state,
 			Standing: standing.Fingerprint, Fingerprint: other.Fingerprint,
-		}, as[*nexjob.EffectMismatchError](b, got.Err, "an effect under another request"))
+		}, *as[*nexjob.EffectMismatchError](b, got.Err, "an effect under another request"))
 	})
 }
 

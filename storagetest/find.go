@@ -179,7 +179,7 @@ func pageJobs(b *bench, newest bool) {
 }
 
 func pageKeys(b *bench) {
-	keys := []string{"\x00derived", " ", " a", "A", "B", "Z", "a", "a ", "a\u0301", "aa", "b", "z", "\u00e1", "\u4e16", "\U0001F600", "\U0001F600x"}
+	keys := []string{"\x00derived", " ", " a", "A", "B", "Z", "a", "a ", "aa", "a\u0301", "b", "z", "\u00e1", "\u4e16", "\U0001F600", "\U0001F600x"}
 	for i := range keys { // enqueued in a mixed order
 		b.add(newJob(keys[(i*5+2)%len(keys)]))
 	}

@@ -66,9 +66,9 @@ func rejectWhileActive(b *bench, p past) {
 			got := b.enqueue(n)[0]
 			b.equal("outcome", nexjob.Rejected, got.Outcome)
 			b.is(got.Err, nexjob.ErrDuplicateJob, "Enqueue while active")
-			b.equal("rejection", &nexjob.DuplicateJobError{
+			b.equal("rejection", nexjob.DuplicateJobError{
 				IdempotencyKey: "k", ExistingJobID: last.ID, ExistingState: p.state, Policy: policy,
-			}, as[*nexjob.DuplicateJobError](b, got.Err, "Enqueue while active"))
+			}, *as[*nexjob.DuplicateJobError](b, got.Err, "Enqueue while active"))
 		})
 	}
 }
@@ -86,10 +86,10 @@ func anotherKind(b *bench, p past) {
 				what := fmt.Sprintf("another kind under %s and %s", policy, active)
 				b.check(got.Outcome == nexjob.Mismatched, "%s: outcome is %s, want mismatched", what, got.Outcome)
 				b.is(got.Err, nexjob.ErrKeyMismatch, what)
-				b.equal(what, &nexjob.KeyMismatchError{
+				b.equal(what, nexjob.KeyMismatchError{
 					IdempotencyKey: "k", ExistingJobID: last.ID, Kind: ship, ExistingKind: charge,
 					Fingerprint: n.Fingerprint, ExistingFingerprint: last.Fingerprint,
-				}, as[*nexjob.KeyMismatchError](b, got.Err, what))
+				}, *as[*nexjob.KeyMismatchError](b, got.Err, what))
 			})
 		}
 	}
@@ -111,10 +111,10 @@ func strictArgsRefuses(b *bench) {
 	b.unchanged("a mismatch", func() {
 		got := b.enqueue(n)[0]
 		b.equal("outcome", nexjob.Mismatched, got.Outcome)
-		b.equal("mismatch", &nexjob.KeyMismatchError{
+		b.equal("mismatch", nexjob.KeyMismatchError{
 			IdempotencyKey: "k", ExistingJobID: first.ID, Kind: charge, ExistingKind: charge,
 			Fingerprint: n.Fingerprint, ExistingFingerprint: newJob("k").Fingerprint,
-		}, as[*nexjob.KeyMismatchError](b, got.Err, "other args under StrictArgs"))
+		}, *as[*nexjob.KeyMismatchError](b, got.Err, "other args under StrictArgs"))
 	})
 }
 

@@ -261,7 +261,9 @@ func uncertainParent(b *bench) {
 	last := b.uncertain("k", nexjob.EndFailed)
 	child := childOf("", on(nexjob.OnAnyEnd, last.ID))
 	b.equal("state answered", nexjob.AwaitingContinuation, b.add(child).State)
-	b.resolve(last.ID, nexjob.Action{Verdict: nexjob.Compensate})
+	followUp := newJob("")
+	followUp.Queue = "refunds"
+	b.resolve(last.ID, nexjob.Action{Verdict: nexjob.Compensate, FollowUp: &followUp})
 	b.state(last.ID, nexjob.Cancelled, "compensated")
 	b.decided(child.ID, nexjob.Enqueued, "the verdict ended its parent")
 }

@@ -149,10 +149,10 @@ func (b *bench) judged(p past, last nexjob.Job, n nexjob.NewJob, got nexjob.Answ
 	case nexjob.RuleReject:
 		b.equal("outcome", nexjob.Rejected, got.Outcome)
 		b.is(got.Err, nexjob.ErrDuplicateJob, "Enqueue that must be rejected")
-		b.equal("rejection", &nexjob.DuplicateJobError{
+		b.equal("rejection", nexjob.DuplicateJobError{
 			IdempotencyKey: n.IdempotencyKey, ExistingJobID: last.ID, ExistingState: p.state,
 			Policy: n.DuplicatePolicy, RecordGone: p.recordGone,
-		}, as[*nexjob.DuplicateJobError](b, got.Err, "Enqueue that must be rejected"))
+		}, *as[*nexjob.DuplicateJobError](b, got.Err, "Enqueue that must be rejected"))
 	default:
 		b.t.Fatalf("the policy table has no ruling for %s and %s: %s", p.name, n.DuplicatePolicy, want)
 	}

@@ -20,7 +20,7 @@ func renewChecks() []check {
 				"the lease ends at %s, want %s or, after waiting, a little later", got.Until, until)
 			after := b.job(c.Job.ID)
 			b.equal("end of the stored lease", got.Until, after.LeaseUntil)
-			after.LeaseUntil = before.LeaseUntil
+			after.LeaseUntil, after.LeaseFor = before.LeaseUntil, before.LeaseFor
 			b.equal("the rest of a renewed job", before, after)
 		}},
 		{"a lease that ran out and was not claimed again goes on", func(b *bench) {

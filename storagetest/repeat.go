@@ -111,15 +111,12 @@ func repeatEnqueue(b *bench) {
 		if p.state == 0 || p.recordGone {
 			continue
 		}
-		key := "repeat " + p.name
-		last := p.build(b, key)
+		b := open(b.t, b.h)
+		last := p.build(b, "k")
 		for _, policy := range nexjob.Policies() {
-			n := under(policy, newJob(key))
+			n := under(policy, newJob("k"))
 			n.ID = last.ID
 			b.unchanged("a repeat while the job is "+p.name, func() { b.repeated(n) })
-		}
-		if last.State == nexjob.Enqueued || last.State == nexjob.Scheduled {
-			b.act(last.ID, nexjob.ActDelete)
 		}
 	}
 }
@@ -149,8 +146,8 @@ func reusedID(b *bench) {
 		b.unchanged("an ID used again", func() {
 			answers := b.enqueue(reused)
 			b.is(answers[0].Err, nexjob.ErrIDReused, "the same ID with another "+differ)
-			b.equal("error", &nexjob.IDReusedError{ID: n.ID, Differ: differ},
-				as[*nexjob.IDReusedError](b, answers[0].Err, "the same ID with another "+differ))
+			b.equal("error", nexjob.IDReusedError{ID: n.ID, Differ: differ},
+				*as[*nexjob.IDReusedError](b, answers[0].Err, "the same ID with another "+differ))
 		})
 	}
 	keyless := n

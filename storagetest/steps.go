@@ -69,8 +69,9 @@ func (b *bench) claim(n int) []nexjob.Claimed {
 func (b *bench) claimOnly(id nexjob.ID) nexjob.Claimed {
 	b.t.Helper()
 	claimed := b.claim(1)
-	b.need(len(claimed) == 1, "Claim gives %d jobs, want job %s, which is %+v", len(claimed), id, b.find(
-		nexjob.Query{IDs: []nexjob.ID{id}}).Jobs)
+	if len(claimed) != 1 {
+		b.t.Fatalf("Claim at %s gives %d jobs, want one: %s", b.now(), len(claimed), brief(b.job(id)))
+	}
 	b.need(claimed[0].Job.ID == id, "Claim gives job %s, want %s", claimed[0].Job.ID, id)
 	return claimed[0]
 }
