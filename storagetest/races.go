@@ -43,12 +43,11 @@ func (b *bench) handles() []nexjob.Storage {
 
 // persist repeats a step that a busy storage refused, as every caller must.
 func persist[T any](ctx context.Context, step func() (T, error)) (T, error) {
-	for {
-		answer, err := step()
-		if err == nil || !nexjob.IsTransient(err) || ctx.Err() != nil {
-			return answer, err
-		}
+	answer, err := step()
+	for tries := 1; err != nil && nexjob.IsTransient(err) && ctx.Err() == nil && tries < 200; tries++ {
+		answer, err = step()
 	}
+	return answer, err
 }
 
 // together runs actors that start at the same instant, each on the handle of its

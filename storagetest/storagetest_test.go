@@ -34,3 +34,5 @@ func (c caller) Commit() error   { return c.tx.Commit() }
 func (c caller) Rollback() error { return c.tx.Rollback() }
 
 func TestStorage(t *testing.T) { storagetest.Run(t, inMemory()) }
+
+func TestLinearizable(t *testing.T) { storagetest.Linearizable(t, inMemory(), 0) }

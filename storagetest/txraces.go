@@ -62,21 +62,20 @@ func manyBesideOpen(b *bench) {
 	tx := b.begin()
 	b.must(tx.enqueue(newJob("k"))[0].Err, "Enqueue in the transaction")
 	answers := make([]nexjob.Answer, n)
-	var started, done sync.WaitGroup
+	var started sync.WaitGroup
 	started.Add(n)
-	done.Go(func() {
-		b.together(n, func(i int, s nexjob.Storage) error {
-			started.Done()
-			got, err := enqueueOn(b.ctx, s, b.now(), newJob("k"))
-			if err == nil {
-				answers[i] = got[0]
-			}
-			return err
-		})
+	b.together(n+1, func(i int, s nexjob.Storage) error {
+		if i == n {
+			started.Wait()
+			return tx.caller.Rollback()
+		}
+		started.Done()
+		got, err := enqueueOn(b.ctx, s, b.now(), newJob("k"))
+		if err == nil {
+			answers[i] = got[0]
+		}
+		return err
 	})
-	started.Wait()
-	tx.rollback()
-	done.Wait()
 	created := 0
 	for i, a := range answers {
 		b.check(a.Err == nil && a.ID == answers[0].ID, "enqueue %d: %+v", i, a)
