@@ -3,13 +3,15 @@ package nexjob
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
+	"strconv"
+	"unicode/utf16"
 	"unicode/utf8"
 )
+
+// MaxDepth is how many levels deep the arrays and objects of a job's args may nest.
+const MaxDepth = 1000
 
 // CanonicalFingerprint hashes the canonical form of a JSON text.
 func CanonicalFingerprint(text []byte) (Fingerprint, error) {
@@ -21,169 +23,222 @@ func CanonicalFingerprint(text []byte) (Fingerprint, error) {
 }
 
 // CanonicalJSON returns the one text of a JSON value: members sorted by name, no
-// spaces, one way of escaping, numbers with the text they had (1, 1.0 and 1e0
-// differ, and no digit of a large integer is lost). The order of arrays counts. It
-// refuses, with *InvalidError, what could mean two things: a name given twice in
-// one object, bytes that are not UTF-8, half of a surrogate pair, text after the
-// value.
+// spaces, strings escaped as RFC 8785 (section 3.2.2.2) does, numbers with the text
+// they had (1, 1.0 and 1e0 differ, and no digit of a large integer is lost). The
+// order of arrays counts. It refuses, with *InvalidError, what could mean two
+// things: a name given twice in one object, bytes that are not UTF-8, half of a
+// surrogate pair, text after the value; and a value nested deeper than MaxDepth.
 func CanonicalJSON(text []byte) ([]byte, error) {
-	refuse := func(why, remedy string) ([]byte, error) { return nil, invalid("JSON", why, remedy) }
 	if !utf8.Valid(text) {
-		return refuse("it is not valid UTF-8", "encode bytes as base64 or hexadecimal")
+		return nil, invalid("JSON", "it is not valid UTF-8", "encode bytes as base64 or hexadecimal")
 	}
-	if hasLoneSurrogate(text) {
-		return refuse("it holds half of a surrogate pair", "write whole characters")
+	if !json.Valid(text) {
+		var raw json.RawMessage
+		why := json.Unmarshal(text, &raw)
+		return nil, invalid("JSON", fmt.Sprint(why), "write one JSON value")
 	}
-	c := canonicalizer{decoder: json.NewDecoder(bytes.NewReader(text))}
-	c.decoder.UseNumber()
-	if err := c.value(); err != nil {
-		var already *InvalidError
-		if errors.As(err, &already) {
-			return nil, err
-		}
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return refuse(err.Error(), "write one JSON value")
+	c := canonicalizer{text: text, out: make([]byte, 0, len(text)), members: make([]member, 0, 8)}
+	if err := c.value(0); err != nil {
+		return nil, err
 	}
-	if _, err := c.decoder.Token(); err != io.EOF { //nolint:errorlint // Token returns io.EOF itself
-		return refuse("it goes on after its value", "write one JSON value")
-	}
-	return c.out.Bytes(), nil
+	return c.out, nil
 }
 
-// canonicalizer copies one JSON value from its decoder to out. Nesting is bounded
-// by the decoder itself (10,000 levels).
+// canonicalizer copies one JSON value, already known to be valid, from text to out.
+// The canonical form is never longer than what it stands for, so out never grows.
 type canonicalizer struct {
-	decoder *json.Decoder
-	out     bytes.Buffer
-	depth   int
+	text    []byte // what is still to be read
+	out     []byte
+	members []member // of the objects that are open, the innermost last
+	scratch []byte
 }
 
-// maxDepth bounds the recursion; Go's own decoder allows as many levels.
-const maxDepth = 10_000
+// member is where one member of an object stands in out: its name between the
+// quotes, and the whole of it up to end.
+type member struct{ name, nameEnd, end int }
 
-func (c *canonicalizer) value() error {
-	token, err := c.decoder.Token()
-	if err != nil {
-		return err
+// next skips spaces and returns the byte that follows.
+func (c *canonicalizer) next() byte {
+	c.text = bytes.TrimLeft(c.text, " \t\r\n")
+	return c.text[0]
+}
+
+// skip passes over the byte that next returned.
+func (c *canonicalizer) skip() { c.text = c.text[1:] }
+
+// put copies the byte that next returned.
+func (c *canonicalizer) put() {
+	c.out = append(c.out, c.text[0])
+	c.skip()
+}
+
+func (c *canonicalizer) value(depth int) error {
+	switch c.next() {
+	case '{':
+		return c.object(depth + 1)
+	case '[':
+		return c.array(depth + 1)
+	case '"':
+		return c.str()
 	}
-	switch t := token.(type) {
-	case json.Delim:
-		c.depth++
-		defer func() { c.depth-- }()
-		if c.depth > maxDepth {
-			return invalid("JSON", "it is nested too deeply", fmt.Sprintf("at most %d levels", maxDepth))
-		}
-		if t == '{' {
-			return c.object()
-		}
-		return c.array()
-	case string:
-		return c.text(t)
-	case json.Number:
-		c.out.WriteString(t.String())
-	case bool:
-		fmt.Fprint(&c.out, t)
-	case nil:
-		c.out.WriteString("null")
+	end := bytes.IndexAny(c.text, " \t\r\n,]}")
+	if end < 0 {
+		end = len(c.text)
 	}
+	c.out = append(c.out, c.text[:end]...)
+	c.text = c.text[end:]
 	return nil
 }
 
-func (c *canonicalizer) array() error {
-	c.out.WriteByte('[')
-	for first := true; c.decoder.More(); first = false {
-		if !first {
-			c.out.WriteByte(',')
-		}
-		if err := c.value(); err != nil {
+func (c *canonicalizer) array(depth int) error {
+	if depth > MaxDepth {
+		return tooDeep()
+	}
+	c.put()
+	for c.next() != ']' {
+		if err := c.value(depth); err != nil {
 			return err
 		}
+		if c.next() == ',' {
+			c.put()
+		}
 	}
-	c.out.WriteByte(']')
-	_, err := c.decoder.Token()
+	c.put()
+	return nil
+}
+
+func (c *canonicalizer) object(depth int) error {
+	if depth > MaxDepth {
+		return tooDeep()
+	}
+	first := len(c.members)
+	c.put()
+	begin := len(c.out)
+	for c.next() != '}' {
+		m := member{name: len(c.out) + 1}
+		if err := c.str(); err != nil {
+			return err
+		}
+		m.nameEnd = len(c.out) - 1
+		c.next()
+		c.put() // the colon
+		if err := c.value(depth); err != nil {
+			return err
+		}
+		m.end = len(c.out)
+		c.members = append(c.members, m)
+		if c.next() == ',' {
+			c.put()
+		}
+	}
+	err := c.sort(begin, c.members[first:])
+	c.members = c.members[:first]
+	c.put()
 	return err
 }
 
-func (c *canonicalizer) object() error {
-	outer := c.out
-	defer func() { c.out = outer }()
-	members := make(map[string][]byte)
-	for c.decoder.More() {
-		token, err := c.decoder.Token()
-		if err != nil {
-			return err
-		}
-		name, _ := token.(string) // the decoder has checked that names are strings
-		if _, twice := members[name]; twice {
-			return invalid("JSON", fmt.Sprintf("the name %q stands twice in one object", name), "name it once")
-		}
-		c.out = bytes.Buffer{}
-		if err := c.value(); err != nil {
-			return err
-		}
-		members[name] = c.out.Bytes()
+// sort orders the members of an object, which fill out from begin on with a comma
+// between two of them.
+func (c *canonicalizer) sort(begin int, members []member) error {
+	byName := func(a, b member) int {
+		return bytes.Compare(c.out[a.name:a.nameEnd], c.out[b.name:b.nameEnd])
 	}
-	if _, err := c.decoder.Token(); err != nil {
-		return err
+	sorted := slices.IsSortedFunc(members, byName)
+	if !sorted {
+		slices.SortFunc(members, byName)
 	}
-	names := make([]string, 0, len(members))
-	for name := range members {
-		names = append(names, name)
+	for i := 1; i < len(members); i++ {
+		if byName(members[i-1], members[i]) == 0 {
+			name := c.out[members[i].name-1 : members[i].nameEnd+1]
+			return invalid("JSON", fmt.Sprintf("the name %s stands twice in one object", name), "name it once")
+		}
 	}
-	slices.Sort(names)
-	c.out = outer
-	c.out.WriteByte('{')
-	for i, name := range names {
+	if sorted {
+		return nil
+	}
+	c.scratch = append(c.scratch[:0], c.out[begin:]...)
+	c.out = c.out[:begin]
+	for i, m := range members {
 		if i > 0 {
-			c.out.WriteByte(',')
+			c.out = append(c.out, ',')
 		}
-		if err := c.text(name); err != nil {
+		c.out = append(c.out, c.scratch[m.name-1-begin:m.end-begin]...)
+	}
+	return nil
+}
+
+// str copies a string, with each character escaped only where JSON demands it.
+func (c *canonicalizer) str() error {
+	c.put()
+	for {
+		plain := bytes.IndexAny(c.text, `"\`)
+		c.out = append(c.out, c.text[:plain]...)
+		c.text = c.text[plain:]
+		if c.text[0] == '"' {
+			c.put()
+			return nil
+		}
+		if err := c.escape(); err != nil {
 			return err
 		}
-		c.out.WriteByte(':')
-		c.out.Write(members[name])
 	}
-	c.out.WriteByte('}')
-	outer = c.out
+}
+
+// escape copies one escaped character.
+func (c *canonicalizer) escape() error {
+	if c.text[1] != 'u' {
+		if c.text[1] == '/' {
+			c.skip()
+			c.put()
+			return nil
+		}
+		c.put()
+		c.put()
+		return nil
+	}
+	r := c.codeUnit()
+	if utf16.IsSurrogate(r) {
+		pair := rune(utf8.RuneError)
+		if len(c.text) > 1 && c.text[0] == '\\' && c.text[1] == 'u' {
+			pair = utf16.DecodeRune(r, c.codeUnit())
+		}
+		if pair == utf8.RuneError {
+			return invalid("JSON", "it holds half of a surrogate pair", "write whole characters")
+		}
+		r = pair
+	}
+	c.out = appendEscaped(c.out, r)
 	return nil
 }
 
-func (c *canonicalizer) text(s string) error {
-	quoted, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	c.out.Write(quoted)
-	return nil
+// codeUnit reads \uXXXX.
+func (c *canonicalizer) codeUnit() rune {
+	unit, _ := strconv.ParseUint(string(c.text[2:6]), 16, 16) // four hexadecimal digits: json.Valid has looked
+	c.text = c.text[6:]
+	return rune(unit)
 }
 
-// hasLoneSurrogate reports a \uD800–\uDFFF escape that is not half of a pair: the
-// decoder would turn each into the same replacement character.
-func hasLoneSurrogate(text []byte) bool {
-	for i := 0; i+1 < len(text); i++ {
-		if text[i] != '\\' {
-			continue
-		}
-		if text[i+1] != 'u' {
-			i++ // whatever is escaped is no escape itself
-			continue
-		}
-		switch {
-		case isSurrogate(text[i:], "89ab") && isSurrogate(text[min(i+6, len(text)):], "cdef"):
-			i += 11
-		case isSurrogate(text[i:], "89abcdef"):
-			return true
-		}
+func appendEscaped(out []byte, r rune) []byte {
+	switch r {
+	case '"', '\\':
+		return append(out, '\\', byte(r))
+	case '\b':
+		return append(out, `\b`...)
+	case '\f':
+		return append(out, `\f`...)
+	case '\n':
+		return append(out, `\n`...)
+	case '\r':
+		return append(out, `\r`...)
+	case '\t':
+		return append(out, `\t`...)
 	}
-	return false
+	if r < ' ' {
+		return fmt.Appendf(out, `\u%04x`, r)
+	}
+	return utf8.AppendRune(out, r)
 }
 
-// isSurrogate reports whether text begins with \uDx.., x being one of digits.
-func isSurrogate(text []byte, digits string) bool {
-	return len(text) >= 6 && text[0] == '\\' && text[1] == 'u' &&
-		(text[2] == 'd' || text[2] == 'D') &&
-		strings.IndexByte(digits, text[3]|0x20) >= 0 || len(text) >= 6 && text[0] == '\\' &&
-		text[1] == 'u' && (text[2] == 'd' || text[2] == 'D') && strings.IndexByte(digits, text[3]) >= 0
+func tooDeep() error {
+	return invalid("JSON", "it is nested too deeply", fmt.Sprintf("at most %d levels", MaxDepth))
 }

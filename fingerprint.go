@@ -25,9 +25,15 @@ func (f Fingerprint) MarshalText() ([]byte, error) { return []byte(f.String()), 
 
 // UnmarshalText reads the form of String.
 func (f *Fingerprint) UnmarshalText(text []byte) error {
-	if n, err := hex.Decode(f[:], text); err != nil || n != len(f) {
-		return fmt.Errorf("nexjob: %q is not a fingerprint", text)
+	var parsed Fingerprint
+	if len(text) != hex.EncodedLen(len(parsed)) {
+		return fmt.Errorf("nexjob: %d characters are not a fingerprint: want %d hexadecimal digits",
+			len(text), hex.EncodedLen(len(parsed)))
 	}
+	if _, err := hex.Decode(parsed[:], text); err != nil {
+		return fmt.Errorf("nexjob: %q is not a fingerprint: %w", text, err)
+	}
+	*f = parsed
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -32,6 +33,7 @@ type Defaults struct {
 // KindOf names a kind. It panics on a name that ValidateName refuses, as
 // regexp.MustCompile does: kinds are declared in package variables.
 func KindOf[T any](name string, defaults Defaults) Kind[T] {
+	defaults.Aliases = slices.Clone(defaults.Aliases)
 	for _, n := range append([]string{name}, defaults.Aliases...) {
 		if err := ValidateName("kind", n); err != nil {
 			panic(err)
@@ -47,19 +49,61 @@ func (k Kind[T]) Name() string { return k.name }
 func (k Kind[T]) Defaults() Defaults { return k.defaults }
 
 // New builds a job of this kind. Args are encoded as JSON at once; what does not
-// encode is answered by Enqueue. Options that are zero take the kind's defaults.
+// encode, or not without loss, is answered by Enqueue. Options that are zero take
+// the kind's defaults, so AllowAfterFailed cannot be chosen against a stricter
+// default: name the stricter policy per enqueue instead.
 func (k Kind[T]) New(args T, options Options) NewJob {
 	job := NewJob{Kind: k.name, Aliases: k.defaults.Aliases, Options: k.fill(options)}
 	encoded, err := json.Marshal(args)
-	if err != nil {
-		job.Err = &InvalidError{
-			Field: "args of kind " + k.name, Why: err.Error(), Remedy: "make the type encodable as JSON",
-		}
-		return job
+	switch {
+	case err != nil:
+		job.Err = invalid("args of kind "+k.name, err.Error(), "make the type encodable as JSON")
+	case k.lost(encoded):
+		job.Err = invalid("args of kind "+k.name, "a string is not valid UTF-8",
+			"pass bytes as []byte, which is encoded as base64")
+	default:
+		job.Args = encoded
+		job.Fingerprint, job.Err = argsFingerprint(encoded)
 	}
-	job.Args = encoded
-	job.Fingerprint, job.Err = CanonicalFingerprint(encoded)
 	return job
+}
+
+// RawJob builds a job of a kind that is known by its name alone, from args that are
+// one JSON value; none stands for {}. They are stored byte for byte and fingerprinted
+// as Kind.New does it, so equal args from Go, HTTP and the command line are equal.
+func RawJob(kind string, args []byte, options Options) NewJob {
+	if len(args) == 0 {
+		args = []byte("{}")
+	}
+	job := NewJob{Kind: kind, Args: args, Options: options}
+	job.Fingerprint, job.Err = argsFingerprint(args)
+	return job
+}
+
+// argsFingerprint looks at the size first: the work is bounded by MaxArgs.
+func argsFingerprint(args []byte) (Fingerprint, error) {
+	if err := validateArgs(args); err != nil {
+		return Fingerprint{}, err
+	}
+	return CanonicalFingerprint(args)
+}
+
+// lost reports whether the encoder wrote U+FFFD for a byte that is not UTF-8, as
+// encoding/json does in silence: two different strings would become one. It escapes
+// that substitute and no genuine U+FFFD. Where the escape was in a json.RawMessage
+// it survives decoding and encoding; where it stands for a lost byte it does not.
+func (k Kind[T]) lost(encoded []byte) bool {
+	substitute := []byte(`\ufffd`)
+	n := bytes.Count(encoded, substitute)
+	if n == 0 {
+		return false
+	}
+	var args T
+	if json.Unmarshal(encoded, &args) != nil {
+		return true
+	}
+	again, err := json.Marshal(args)
+	return err != nil || bytes.Count(again, substitute) < n
 }
 
 func (k Kind[T]) fill(o Options) Options {
@@ -96,7 +140,7 @@ func (k Kind[T]) Decode(args []byte) (T, error) {
 	if err := decoder.Decode(&value); err != nil {
 		return value, fmt.Errorf("nexjob: args of kind %q do not decode: %w", k.name, err)
 	}
-	if _, err := decoder.Token(); err != io.EOF { //nolint:errorlint // Token returns io.EOF itself
+	if _, err := decoder.Token(); err != io.EOF {
 		return value, fmt.Errorf("nexjob: args of kind %q go on after their end", k.name)
 	}
 	return value, nil

@@ -62,9 +62,8 @@ func (n *NewJob) Validate() error {
 		return invalid("while active", fmt.Sprintf("%d is none", n.WhileActive),
 			"use ReturnExisting, Reject or Replace")
 	}
-	if len(n.Args) > MaxArgs {
-		return invalid("args", fmt.Sprintf("%d bytes", len(n.Args)),
-			fmt.Sprintf("at most %d; store large input elsewhere and pass its name", MaxArgs))
+	if err := validateArgs(n.Args); err != nil {
+		return err
 	}
 	if n.IdempotencyKey != "" {
 		if err := ValidateKey(n.IdempotencyKey); err != nil {
@@ -78,6 +77,14 @@ func (n *NewJob) Validate() error {
 		return err
 	}
 	return n.validateLists()
+}
+
+func validateArgs(args []byte) error {
+	if len(args) > MaxArgs {
+		return invalid("args", fmt.Sprintf("%d bytes", len(args)),
+			fmt.Sprintf("at most %d; store large input elsewhere and pass its name", MaxArgs))
+	}
+	return nil
 }
 
 func (n *NewJob) validateTimes() error {
@@ -122,13 +129,20 @@ func (n *NewJob) validateLists() error {
 		if err := ValidateName("metadata name", name); err != nil {
 			return err
 		}
-		if !utf8.ValidString(value) {
-			return invalid("metadata "+name, "it is not valid UTF-8", "encode it")
+		if !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
+			return invalid("metadata "+name, "it is not valid UTF-8, or contains NUL", "encode it")
 		}
 		size += len(name) + len(value)
 	}
 	if size > MaxMeta {
 		return invalid("metadata", fmt.Sprintf("%d bytes", size), fmt.Sprintf("at most %d", MaxMeta))
+	}
+	return n.validateParents()
+}
+
+func (n *NewJob) validateParents() error {
+	if len(n.Parents) == 0 {
+		return nil
 	}
 	if len(n.Parents) > MaxParents {
 		return invalid("parents", fmt.Sprint(len(n.Parents)), fmt.Sprintf("at most %d", MaxParents))
@@ -194,7 +208,10 @@ func CutText(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	const mark = " … (cut)"
+	mark := " … (cut)"
+	if limit < len(mark) {
+		mark = ""
+	}
 	cut := max(limit-len(mark), 0)
 	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--

@@ -86,6 +86,20 @@ func (r Ruling) String() string {
 	return fmt.Sprintf("Ruling(%d)", uint8(r))
 }
 
+// MarshalText writes the form of String.
+func (r Ruling) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads the form of String.
+func (r *Ruling) UnmarshalText(text []byte) error {
+	for _, ruling := range []Ruling{RuleCreate, RuleExisting, RuleReject} {
+		if ruling.String() == string(text) {
+			*r = ruling
+			return nil
+		}
+	}
+	return fmt.Errorf("nexjob: %q is not a ruling", text)
+}
+
 // PolicyRow is one row of the policy table: the states of the key's last job that
 // it speaks of, and the ruling per policy. A row without states is the key that
 // nobody holds: never used, deleted, cleared, or its life over.
@@ -94,34 +108,57 @@ type PolicyRow struct {
 	Rulings map[DuplicatePolicy]Ruling
 }
 
-// PolicyTable returns the rule of duplicates as data. The engines, the documents
-// and the conformance suite are all checked against this one table.
+// rulings is the rule of duplicates: the one place where it is written down. It is
+// indexed by the state of the key's last job, the zero State standing for the key
+// that nobody holds, and then by policy: AllowAfterFailed, RejectIfFailed,
+// RejectAlways. It is an array so that looking it up allocates nothing.
+func rulings() [Scheduled + 1][RejectAlways + 1]Ruling {
+	const create, existing, reject = RuleCreate, RuleExisting, RuleReject
+	return [...][RejectAlways + 1]Ruling{
+		Enqueued:             {existing, existing, existing},
+		Scheduled:            {existing, existing, existing},
+		Processing:           {existing, existing, existing},
+		AwaitingContinuation: {existing, existing, existing},
+		Uncertain:            {existing, existing, existing},
+		Succeeded:            {create, create, reject},
+		Failed:               {create, reject, reject},
+		Expired:              {create, create, reject},
+		Cancelled:            {create, create, reject},
+		0:                    {create, create, create},
+	}
+}
+
+// PolicyTable returns the rule of duplicates as the documents print it. The engines,
+// the documents and the conformance suite are all checked against this one table.
 func PolicyTable() []PolicyRow {
-	row := func(allow, ifFailed, always Ruling, states ...State) PolicyRow {
-		return PolicyRow{States: states, Rulings: map[DuplicatePolicy]Ruling{
-			AllowAfterFailed: allow, RejectIfFailed: ifFailed, RejectAlways: always,
-		}}
+	row := func(last State, states ...State) PolicyRow {
+		r := PolicyRow{States: states, Rulings: make(map[DuplicatePolicy]Ruling)}
+		for _, p := range Policies() {
+			r.Rulings[p] = p.Rule(last)
+		}
+		return r
 	}
-	return []PolicyRow{
-		row(RuleExisting, RuleExisting, RuleExisting,
-			Enqueued, Scheduled, Processing, AwaitingContinuation, Uncertain),
-		row(RuleCreate, RuleCreate, RuleReject, Succeeded),
-		row(RuleCreate, RuleReject, RuleReject, Failed),
-		row(RuleCreate, RuleCreate, RuleReject, Expired),
-		row(RuleCreate, RuleCreate, RuleReject, Cancelled),
-		row(RuleCreate, RuleCreate, RuleCreate),
+	var active []State
+	var ended []PolicyRow
+	for _, s := range States() {
+		if s.Active() {
+			active = append(active, s)
+			continue
+		}
+		ended = append(ended, row(s, s))
 	}
+	return slices.Concat([]PolicyRow{row(Enqueued, active...)}, ended, []PolicyRow{row(0)})
 }
 
 // Rule looks up the policy table: what an enqueue under policy p does when the
 // key's last job is in state last, or, with the zero State, when nobody holds it.
+// What is no state or no policy is rejected: refusing loses nothing.
 func (p DuplicatePolicy) Rule(last State) Ruling {
-	for _, row := range PolicyTable() {
-		if last == 0 && len(row.States) == 0 || slices.Contains(row.States, last) {
-			return row.Rulings[p]
-		}
+	table := rulings()
+	if int(last) >= len(table) || p > RejectAlways {
+		return RuleReject
 	}
-	return RuleReject // an unknown state: refusing loses nothing
+	return table[last][p]
 }
 
 // WhileActive says what an enqueue does when the key's holder is still active.
@@ -150,4 +187,28 @@ func (a WhileActive) String() string {
 		return "Replace"
 	}
 	return fmt.Sprintf("WhileActive(%d)", uint8(a))
+}
+
+// ParseWhileActive reads the form that String writes.
+func ParseWhileActive(name string) (WhileActive, error) {
+	settings := []WhileActive{ReturnExisting, Reject, Replace}
+	for _, a := range settings {
+		if a.String() == name {
+			return a, nil
+		}
+	}
+	return 0, fmt.Errorf("nexjob: %q is not a setting for a live holder: want one of %v", name, settings)
+}
+
+// MarshalText writes the form of String.
+func (a WhileActive) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads the form of String.
+func (a *WhileActive) UnmarshalText(text []byte) error {
+	parsed, err := ParseWhileActive(string(text))
+	if err != nil {
+		return err
+	}
+	*a = parsed
+	return nil
 }

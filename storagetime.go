@@ -8,19 +8,29 @@ import (
 )
 
 // StorageTime reckons the storage's time: the newest reading of its Clock plus the
-// monotonic time since. A host with a wrong clock therefore steals no leases.
+// monotonic time since. A host with a wrong clock therefore steals no leases. It is
+// safe for concurrent use.
 type StorageTime struct {
-	storage interface {
-		Clock(ctx context.Context) (time.Time, error)
-	}
+	storage clock
 
 	mu      sync.Mutex
 	reading time.Time // the storage's clock
 	at      time.Time // our monotonic clock at that reading
+	busy    bool      // someone reads the clock again
 }
 
-// readAgainAfter bounds the drift between two clocks.
-const readAgainAfter = 10 * time.Second
+// clock is what a StorageTime asks of a storage.
+type clock interface {
+	Clock(ctx context.Context) (time.Time, error)
+}
+
+// A reading is renewed after readAgainAfter, which bounds the drift between two
+// clocks. While one caller reads, the others may go on with the old reading until
+// neverOlder: the clock is read once, not by everybody at the same moment.
+const (
+	readAgainAfter = 10 * time.Second
+	neverOlder     = 3 * readAgainAfter
+)
 
 // NewStorageTime returns a reckoner that has not read the clock yet.
 func NewStorageTime(storage Storage) *StorageTime { return &StorageTime{storage: storage} }
@@ -29,13 +39,14 @@ func NewStorageTime(storage Storage) *StorageTime { return &StorageTime{storage:
 // newest reading is older than 10 s.
 func (s *StorageTime) Now(ctx context.Context) (time.Time, error) {
 	s.mu.Lock()
-	reading, at := s.reading, s.at
-	s.mu.Unlock()
-	if !at.IsZero() {
-		if since := time.Since(at); since < readAgainAfter {
-			return reading.Add(since), nil
-		}
+	since := time.Since(s.at)
+	fresh := since < readAgainAfter || s.busy && since < neverOlder
+	if now := s.reading.Add(since); fresh && !s.at.IsZero() {
+		s.mu.Unlock()
+		return now, nil
 	}
+	s.busy = true
+	s.mu.Unlock()
 	return s.Read(ctx)
 }
 
@@ -44,14 +55,15 @@ func (s *StorageTime) Now(ctx context.Context) (time.Time, error) {
 func (s *StorageTime) Read(ctx context.Context) (time.Time, error) {
 	before := time.Now()
 	reading, err := s.storage.Clock(ctx)
+	at := before.Add(time.Since(before) / 2)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy = false
 	if err != nil {
 		return time.Time{}, err
 	}
-	took := time.Since(before)
-	at := before.Add(took / 2)
-	s.mu.Lock()
 	s.reading, s.at = reading, at
-	s.mu.Unlock()
 	return reading.Add(time.Since(at)), nil
 }
 

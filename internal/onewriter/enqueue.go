@@ -113,10 +113,10 @@ func (u *Unit) create(ctx context.Context, item *nexjob.NewJob, operation nexjob
 			}
 		}
 	}
-	if j.State.Terminal() {
-		u.ended(j)
-	}
 	u.rang = true
+	if j.State.Terminal() {
+		return j, u.ended(ctx, j)
+	}
 	return j, nil
 }
 
@@ -133,12 +133,16 @@ func (u *Unit) count(j *nexjob.Job) {
 
 // ended does what follows from a job's end, but for its children: its key's life is
 // counted from here.
-func (u *Unit) ended(j *nexjob.Job) {
+func (u *Unit) ended(ctx context.Context, j *nexjob.Job) error {
 	if j.Key == "" || j.KeepKeyFor == 0 {
-		return
+		return nil
+	}
+	if err := u.loadKeys(ctx, []string{j.Key}); err != nil {
+		return err
 	}
 	if row := u.key(j.Key); row != nil && row.Job == j.ID {
 		row.Until = rules.KeyEnds(j, u.now)
 		u.putKey(*row)
 	}
+	return nil
 }

@@ -129,7 +129,9 @@ func (u *Unit) endFamily(ctx context.Context, first *nexjob.Job) error {
 	if !first.State.Terminal() {
 		return nil
 	}
-	u.ended(first)
+	if err := u.ended(ctx, first); err != nil {
+		return err
+	}
 	return u.bereave(ctx, map[nexjob.ID]nexjob.State{first.ID: first.State})
 }
 
@@ -157,7 +159,9 @@ func (u *Unit) bereave(ctx context.Context, ends map[nexjob.ID]nexjob.State) err
 			}
 			u.rang = true
 			if child.State.Terminal() {
-				u.ended(child)
+				if err := u.ended(ctx, child); err != nil {
+					return err
+				}
 				next[child.ID] = child.State
 			}
 		}
