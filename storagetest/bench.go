@@ -30,6 +30,7 @@ type bench struct {
 	ctx    context.Context //nolint:containedctx // lives as long as its test
 	clock  *clock
 	s      nexjob.Storage
+	second nexjob.Storage // another handle on s, once handles has opened it
 	closed bool
 }
 

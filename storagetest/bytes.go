@@ -129,7 +129,7 @@ func namesComeBack(b *bench) {
 	n := newJob("")
 	n.Kind, n.Queue = "kind/ü'\"\\ %_ \U0001F600", "queue a:b#c+d%2F"
 	n.Tags = []string{"Tag", "tag", "tag:ü", "a b", "'", "\U0001F600", strings.Repeat("t", nexjob.MaxName)}
-	n.Meta = map[string]string{"Ü": "", "ü": "line\nline\x00\t", "quote'": "\"\\"}
+	n.Meta = map[string]string{"Ü": "", "ü": "line\nline\t", "quote'": "\"\\"}
 	b.add(n)
 	ask := claimAsk(1)
 	ask.Queues, ask.Kinds = []string{n.Queue}, []string{n.Kind}

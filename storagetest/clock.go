@@ -29,3 +29,12 @@ func (c *clock) Pass(d time.Duration) {
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
 }
+
+// advance moves the clock to t if that lies ahead.
+func (c *clock) advance(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t.After(c.now) {
+		c.now = t
+	}
+}

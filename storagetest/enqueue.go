@@ -142,21 +142,23 @@ func equalKeysInOrder(b *bench) {
 // badItems puts each mistake between two good neighbours.
 func badItems(b *bench) {
 	bad := map[string]func(n *nexjob.NewJob){
-		"zero ID":              func(n *nexjob.NewJob) { n.ID = nexjob.ID{} },
-		"no kind":              func(n *nexjob.NewJob) { n.Kind = "" },
-		"long kind":            func(n *nexjob.NewJob) { n.Kind = strings.Repeat("k", nexjob.MaxName+1) },
-		"odd queue":            func(n *nexjob.NewJob) { n.Queue = "a\x00b" },
-		"priority":             func(n *nexjob.NewJob) { n.Priority = nexjob.Low + 1 },
-		"policy":               func(n *nexjob.NewJob) { n.DuplicatePolicy = nexjob.RejectAlways + 1 },
-		"while active":         func(n *nexjob.NewJob) { n.WhileActive = nexjob.Replace + 1 },
-		"large args":           func(n *nexjob.NewJob) { n.Args = make([]byte, nexjob.MaxArgs+1) },
-		"long key":             func(n *nexjob.NewJob) { n.IdempotencyKey = strings.Repeat("k", nexjob.MaxKey+1) },
-		"key with NUL":         func(n *nexjob.NewJob) { n.IdempotencyKey = "a\x00b" },
-		"key not UTF-8":        func(n *nexjob.NewJob) { n.IdempotencyKey = "a\xff" },
-		"negative delay":       func(n *nexjob.NewJob) { n.Delay = -1 },
-		"key life without key": func(n *nexjob.NewJob) { n.IdempotencyKey, n.KeepKeyFor = "", time.Hour },
-		"tags":                 func(n *nexjob.NewJob) { n.Tags = slices.Repeat([]string{"t"}, nexjob.MaxTags+1) },
-		"metadata":             func(n *nexjob.NewJob) { n.Meta = map[string]string{"m": strings.Repeat("x", nexjob.MaxMeta)} },
+		"zero ID":                  func(n *nexjob.NewJob) { n.ID = nexjob.ID{} },
+		"no kind":                  func(n *nexjob.NewJob) { n.Kind = "" },
+		"long kind":                func(n *nexjob.NewJob) { n.Kind = strings.Repeat("k", nexjob.MaxName+1) },
+		"odd queue":                func(n *nexjob.NewJob) { n.Queue = "a\x00b" },
+		"priority":                 func(n *nexjob.NewJob) { n.Priority = nexjob.Low + 1 },
+		"policy":                   func(n *nexjob.NewJob) { n.DuplicatePolicy = nexjob.RejectAlways + 1 },
+		"while active":             func(n *nexjob.NewJob) { n.WhileActive = nexjob.Replace + 1 },
+		"large args":               func(n *nexjob.NewJob) { n.Args = make([]byte, nexjob.MaxArgs+1) },
+		"long key":                 func(n *nexjob.NewJob) { n.IdempotencyKey = strings.Repeat("k", nexjob.MaxKey+1) },
+		"key with NUL":             func(n *nexjob.NewJob) { n.IdempotencyKey = "a\x00b" },
+		"key not UTF-8":            func(n *nexjob.NewJob) { n.IdempotencyKey = "a\xff" },
+		"negative delay":           func(n *nexjob.NewJob) { n.Delay = -1 },
+		"key life without key":     func(n *nexjob.NewJob) { n.IdempotencyKey, n.KeepKeyFor = "", time.Hour },
+		"tags":                     func(n *nexjob.NewJob) { n.Tags = slices.Repeat([]string{"t"}, nexjob.MaxTags+1) },
+		"metadata":                 func(n *nexjob.NewJob) { n.Meta = map[string]string{"m": strings.Repeat("x", nexjob.MaxMeta)} },
+		"metadata with NUL":        func(n *nexjob.NewJob) { n.Meta = map[string]string{"m": "a\x00b"} },
+		"metadata that is no text": func(n *nexjob.NewJob) { n.Meta = map[string]string{"m": "\xff"} },
 		"parent twice": func(n *nexjob.NewJob) {
 			p := nexjob.Parent{ID: nexjob.NewID()}
 			n.Parents = []nexjob.Parent{p, p}

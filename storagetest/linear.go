@@ -46,11 +46,7 @@ func Linearizable(t *testing.T, h Harness, n int) {
 			}
 			b = open(t, h)
 		}
-		handles := []nexjob.Storage{b.s}
-		if h.Second != nil && i%storesShared == 0 {
-			handles = b.handles()
-		}
-		history := b.race(handles, rand.New(rand.NewPCG(seed, uint64(i))), fmt.Sprintf("h%d", i)) //nolint:gosec // as above
+		history := b.race(b.handles(), rand.New(rand.NewPCG(seed, uint64(i))), fmt.Sprintf("h%d", i)) //nolint:gosec // as above
 		if !overlaps(history) {
 			continue
 		}

@@ -1,6 +1,7 @@
 package storagetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,6 +26,9 @@ type call struct {
 	as    nexjob.Ending // settle
 	act   nexjob.Act    // amend
 }
+
+// mark names a settlement.
+func (c call) mark() string { return fmt.Sprintf(" %d:%d;", c.fence, c.as) }
 
 type verb uint8
 
@@ -65,8 +69,7 @@ type modelJob struct {
 	started   bool
 	stop      bool
 	keep      bool
-	settled   int64 // fence of the newest settlement
-	settledAs nexjob.Ending
+	settled   string // fences and endings of the settlements that stood
 }
 
 // modelKey is everything that the model knows of a key. It is never changed: a
@@ -202,8 +205,8 @@ func (k modelKey) enqueue(n nexjob.NewJob, got nexjob.Answer) (bool, modelKey) {
 }
 
 func rejected(got nexjob.Answer, n nexjob.NewJob, id nexjob.ID, state nexjob.State, gone bool) bool {
-	duplicate, ok := got.Err.(*nexjob.DuplicateJobError) //nolint:errorlint // an item's error is not wrapped
-	return ok && *duplicate == nexjob.DuplicateJobError{
+	var duplicate *nexjob.DuplicateJobError
+	return errors.As(got.Err, &duplicate) && *duplicate == nexjob.DuplicateJobError{
 		IdempotencyKey: n.IdempotencyKey, ExistingJobID: id, ExistingState: state,
 		Policy: n.DuplicatePolicy, RecordGone: gone,
 	}
@@ -230,7 +233,7 @@ func (k modelKey) settle(c call, r reply) (bool, modelKey) {
 	}
 	j := k.jobs[i]
 	if j.state != nexjob.Processing || j.fence != c.fence {
-		if j.settled == c.fence && j.settledAs == c.as {
+		if strings.Contains(j.settled, c.mark()) {
 			return r.lost || r.state == j.state, k // told again, or over
 		}
 		return r.lost, k
@@ -242,7 +245,7 @@ func (k modelKey) settle(c call, r reply) (bool, modelKey) {
 	if j.stop && c.as != nexjob.EndSucceeded {
 		j.state = nexjob.Cancelled
 	}
-	j.settled, j.settledAs = c.fence, c.as
+	j.settled += c.mark()
 	if j.state.Terminal() {
 		j.stop = false
 	}

@@ -38,7 +38,10 @@ func (b *bench) handles() []nexjob.Storage {
 	if b.h.Second == nil {
 		return []nexjob.Storage{b.s}
 	}
-	return []nexjob.Storage{b.s, b.h.Second(b.t, b.s, b.clock.Now)}
+	if b.second == nil {
+		b.second = b.h.Second(b.t, b.s, b.clock.Now)
+	}
+	return []nexjob.Storage{b.s, b.second}
 }
 
 // persist repeats a step that a busy storage refused, as every caller must.
