@@ -77,6 +77,7 @@ func (s *Store) connect(path string, options Options) error {
 		return err
 	}
 	common.Add("_pragma", "cache_size(-16384)")
+	common.Add("_pragma", "wal_autocheckpoint(4000)")
 	writer, err := pool(file, common)
 	if err != nil {
 		return err

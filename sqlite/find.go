@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/nexjob/nexjob"
@@ -56,7 +57,8 @@ func (s *session) findKeys(
 		wanted.and("k.key = ?", []byte(q.Key))
 	}
 	if q.KeyPrefix != "" {
-		wanted.prefix("k.key", q.KeyPrefix)
+		condition, args := beginning(q.KeyPrefix)
+		wanted.and(strings.ReplaceAll(condition, "{key}", "k.key"), args...)
 	}
 	if !w.First {
 		wanted.and("k.key > ?", []byte(w.After))

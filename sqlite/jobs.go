@@ -15,6 +15,7 @@ var _ onewriter.Rows = (*rows)(nil)
 type rows struct {
 	*session
 	pulses *pulseText
+	keys   keyNotes
 }
 
 // Jobs returns stored jobs.
@@ -202,11 +203,13 @@ func (r *rows) writeJob(ctx context.Context, w *onewriter.JobWrite) error {
 }
 
 func (r *rows) addJob(ctx context.Context, j *nexjob.Job) error {
+	r.keys.add(j)
 	now, err := rowOf(j)
 	if err != nil {
 		return err
 	}
-	if _, err := r.exec(ctx, "add job", now.args()...); err != nil {
+	args, made := now.add()
+	if _, err := r.exec(ctx, "add job", args...); err != nil {
 		return err
 	}
 	body, err := bodyArgs(j)
@@ -215,6 +218,11 @@ func (r *rows) addJob(ctx context.Context, j *nexjob.Job) error {
 	}
 	if _, err := r.exec(ctx, "add body", body...); err != nil {
 		return err
+	}
+	if name, args := now.update(made); name != "" {
+		if _, err := r.exec(ctx, name, args...); err != nil {
+			return err
+		}
 	}
 	return r.writeExtras(ctx, &nexjob.Job{}, j)
 }

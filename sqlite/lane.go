@@ -6,6 +6,7 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -128,6 +129,7 @@ func (l *lane) serve() {
 	defer close(l.ended)
 	for range l.wake {
 		for l.anyone() {
+			runtime.Gosched() // let those who come back from the last commit join in
 			l.turn()
 		}
 		l.mu.Lock()
@@ -257,6 +259,7 @@ func (l *lane) together(calls []*call) error {
 			now = at
 		}
 	}
+	l.rows.keys = keyNotes{}
 	unit, err := onewriter.Begin(ctx, l.rows, now)
 	if err == nil {
 		err = perform(ctx, unit, calls)
@@ -298,4 +301,3 @@ func (l *lane) renew() {
 
 // wait is how calls tell how long they waited; see onewriter.Wait.
 func (l *lane) wait() onewriter.Wait { return onewriter.StartWait(l.store.clock) }
-

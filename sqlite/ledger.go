@@ -11,55 +11,6 @@ import (
 	"github.com/nexjob/nexjob/internal/rules"
 )
 
-// Keys returns key rows.
-func (r *rows) Keys(ctx context.Context, keys []string) ([]nexjob.KeyRow, error) {
-	return r.keyRows(ctx, "keys", hexKeys(keys))
-}
-
-// KeysOver returns rows whose own life has ended.
-func (r *rows) KeysOver(ctx context.Context, now time.Time, n int) ([]nexjob.KeyRow, error) {
-	return r.keyRows(ctx, "keys over", now.UnixMicro(), n)
-}
-
-func (s *session) keyRows(ctx context.Context, name string, args ...any) ([]nexjob.KeyRow, error) {
-	var found []nexjob.KeyRow
-	err := s.each(ctx, name, func(v values) error {
-		found = append(found, v.key())
-		return nil
-	}, args...)
-	return found, err
-}
-
-// key reads the columns of {key}.
-func (v values) key() nexjob.KeyRow {
-	return nexjob.KeyRow{
-		Key: v.text(0), Job: v.id(1), Kind: v.text(2), Fingerprint: v.fingerprint(3), Operation: v.id(4),
-		Ended: nexjob.State(v.int64(5)), //nolint:gosec // written from a State
-		Until: v.time(6), Cleared: v.bool(7),
-	}
-}
-
-// WriteKeys writes changed rows.
-func (r *rows) WriteKeys(ctx context.Context, put []nexjob.KeyRow, gone []string) error {
-	for _, key := range gone {
-		if _, err := r.exec(ctx, "drop key", []byte(key)); err != nil {
-			return err
-		}
-	}
-	for i := range put {
-		k := &put[i]
-		var ended any
-		if k.Ended != 0 {
-			ended = int64(k.Ended)
-		}
-		if _, err := r.exec(ctx, "put key", []byte(k.Key), k.Job[:], k.Kind, k.Fingerprint[:], k.Operation[:],
-			ended, micros(k.Until), flag(k.Cleared)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Receipts returns receipts in order.
 func (r *rows) Receipts(ctx context.Context, operations []nexjob.ID) ([]nexjob.Receipt, error) {
 	var found []nexjob.Receipt

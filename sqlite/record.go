@@ -104,6 +104,21 @@ func (r *row) args() []any {
 	}
 }
 
+// add is what "add job" writes of a new job, and the row that it makes.
+func (r *row) add() (args []any, made row) {
+	all := r.args()
+	args = append(args, all[:11]...)
+	args = append(args, all[13:17]...)
+	args = append(args, r.parents)
+	return args, row{
+		id: r.id, kind: r.kind, queue: r.queue, priority: r.priority, state: r.state,
+		key: r.key, operation: r.operation, fingerprint: r.fingerprint,
+		enqueuedAt: r.enqueuedAt, dueAt: r.dueAt, deadline: r.deadline, startedAt: none, endedAt: none,
+		delay: r.delay, timeout: r.timeout, keepKeyFor: r.keepKeyFor, maxAttempts: r.maxAttempts,
+		leaseUntil: none, parents: r.parents,
+	}
+}
+
 // update chooses the statement that turns was into r, "" when nothing changed, with
 // its arguments.
 func (r *row) update(was row) (name string, args []any) {

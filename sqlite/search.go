@@ -96,10 +96,11 @@ func (s *search) byName(q *nexjob.Query) bool {
 			" ON o.id = unhex(e.value) AND o.operation IS NULL)", operations, operations)
 	}
 	if q.Key != "" {
-		s.and("j.key = ?", []byte(q.Key))
+		s.keyed("{key} = ?", []byte(q.Key))
 	}
 	if q.KeyPrefix != "" {
-		s.prefix("j.key", q.KeyPrefix)
+		condition, args := beginning(q.KeyPrefix)
+		s.keyed(condition, args...)
 	}
 	if !q.Parent.IsZero() {
 		s.and("j.id IN (SELECT p.child FROM nexjob_parents p WHERE p.parent = ?)", q.Parent[:])
@@ -107,17 +108,25 @@ func (s *search) byName(q *nexjob.Query) bool {
 	return len(s.where) > before
 }
 
-// prefix selects the blobs that begin with some bytes.
-func (s *search) prefix(column, prefix string) {
-	s.and(column+" >= ?", []byte(prefix))
+// keyed selects jobs by a condition on their key, written {key}: former jobs have an
+// index, and the last one of each key stands in the key's row.
+func (s *search) keyed(condition string, args ...any) {
+	of := func(column string) string { return strings.ReplaceAll(condition, "{key}", column) }
+	s.and("j.seq IN (SELECT p.seq FROM nexjob_jobs p WHERE p.past = 1 AND "+of("p.key")+
+		" UNION ALL SELECT h.seq FROM nexjob_keys k CROSS JOIN nexjob_jobs h ON h.id = k.job WHERE "+of("k.key")+")",
+		append(slices.Clone(args), args...)...)
+}
+
+// beginning is the condition that {key} begins with some bytes.
+func beginning(prefix string) (condition string, args []any) {
 	above := []byte(prefix)
 	for i := len(above) - 1; i >= 0; i-- {
 		if above[i] < 0xff {
 			above[i]++
-			s.and(column+" < ?", above[:i+1])
-			return
+			return "{key} >= ? AND {key} < ?", []any{[]byte(prefix), above[:i+1]}
 		}
 	}
+	return "{key} >= ?", []any{[]byte(prefix)}
 }
 
 // states adds the states as people see them.

@@ -96,14 +96,10 @@ SELECT {receipt} FROM nexjob_receipts r
 -- indexes of other columns are left alone.
 
 -- name: add job
+-- What a new job has of its own; the rest are defaults.
 INSERT INTO nexjob_jobs (id, kind, queue, priority, state, key, operation, fingerprint,
-  enqueued_at, due_at, deadline, started_at, ended_at,
-  delay_ns, timeout_ns, keep_key_ns, max_attempts, tries, crashes,
-  interruptions, snoozes, lookups, fence, worker, lease_until, lease_ns,
-  started, replaced, stop, stop_reason, wished, open_effects, receipts,
-  receipt_bytes, reason, followers, settled_fence, settled_as, attempts, parents, results)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-  ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  enqueued_at, due_at, deadline, delay_ns, timeout_ns, keep_key_ns, max_attempts, parents)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: add body
 INSERT INTO nexjob_bodies (seq, args, tags, meta) VALUES (last_insert_rowid(), ?, ?, ?)
@@ -185,6 +181,10 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET job = excluded.job, kind = excluded.kind,
   fingerprint = excluded.fingerprint, operation = excluded.operation, ended = excluded.ended,
   until = excluded.until, cleared = excluded.cleared
+
+-- name: leave key
+-- A job that its key does not name any more.
+UPDATE nexjob_jobs SET past = 1 WHERE id = ?
 
 -- name: drop key
 DELETE FROM nexjob_keys WHERE key = ?

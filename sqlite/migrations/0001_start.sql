@@ -22,34 +22,35 @@ CREATE TABLE nexjob_jobs (
   deadline       INTEGER,
   started_at     INTEGER,
   ended_at       INTEGER,
-  delay_ns       INTEGER NOT NULL,
-  timeout_ns     INTEGER NOT NULL,
-  keep_key_ns    INTEGER NOT NULL,
+  delay_ns       INTEGER NOT NULL DEFAULT 0,
+  timeout_ns     INTEGER NOT NULL DEFAULT 0,
+  keep_key_ns    INTEGER NOT NULL DEFAULT 0,
   max_attempts   INTEGER NOT NULL,
-  tries          INTEGER NOT NULL,
-  crashes        INTEGER NOT NULL,
-  interruptions  INTEGER NOT NULL,
-  snoozes        INTEGER NOT NULL,
-  lookups        INTEGER NOT NULL,
-  fence          INTEGER NOT NULL,
-  worker         TEXT    NOT NULL,
+  tries          INTEGER NOT NULL DEFAULT 0,
+  crashes        INTEGER NOT NULL DEFAULT 0,
+  interruptions  INTEGER NOT NULL DEFAULT 0,
+  snoozes        INTEGER NOT NULL DEFAULT 0,
+  lookups        INTEGER NOT NULL DEFAULT 0,
+  fence          INTEGER NOT NULL DEFAULT 0,
+  worker         TEXT    NOT NULL DEFAULT '',
   lease_until    INTEGER,
-  lease_ns       INTEGER NOT NULL,
-  started        INTEGER NOT NULL,
-  replaced       INTEGER NOT NULL,
-  stop           INTEGER NOT NULL,
-  stop_reason    TEXT    NOT NULL,
-  wished         INTEGER NOT NULL,
-  open_effects   INTEGER NOT NULL,
-  receipts       INTEGER NOT NULL,
-  receipt_bytes  INTEGER NOT NULL,
-  reason         TEXT    NOT NULL,
-  followers      TEXT    NOT NULL,  -- JSON, or ''
-  settled_fence  INTEGER NOT NULL,
-  settled_as     INTEGER NOT NULL,
-  attempts       INTEGER NOT NULL,  -- rows in nexjob_attempts
-  parents        INTEGER NOT NULL,  -- rows in nexjob_parents
-  results        INTEGER NOT NULL   -- rows in nexjob_results
+  lease_ns       INTEGER NOT NULL DEFAULT 0,
+  started        INTEGER NOT NULL DEFAULT 0,
+  replaced       INTEGER NOT NULL DEFAULT 0,
+  stop           INTEGER NOT NULL DEFAULT 0,
+  stop_reason    TEXT    NOT NULL DEFAULT '',
+  wished         INTEGER NOT NULL DEFAULT 0,
+  open_effects   INTEGER NOT NULL DEFAULT 0,
+  receipts       INTEGER NOT NULL DEFAULT 0,
+  receipt_bytes  INTEGER NOT NULL DEFAULT 0,
+  reason         TEXT    NOT NULL DEFAULT '',
+  followers      TEXT    NOT NULL DEFAULT '',  -- JSON, or ''
+  settled_fence  INTEGER NOT NULL DEFAULT 0,
+  settled_as     INTEGER NOT NULL DEFAULT 0,
+  attempts       INTEGER NOT NULL DEFAULT 0,  -- rows in nexjob_attempts
+  parents        INTEGER NOT NULL DEFAULT 0,  -- rows in nexjob_parents
+  results        INTEGER NOT NULL DEFAULT 0,  -- rows in nexjob_results
+  past           INTEGER NOT NULL DEFAULT 0   -- 1: its key went on to another job, or was freed
 ) STRICT;
 
 CREATE UNIQUE INDEX nexjob_jobs_id ON nexjob_jobs (id);
@@ -67,7 +68,9 @@ CREATE INDEX nexjob_jobs_deadline ON nexjob_jobs (deadline, id)
 CREATE INDEX nexjob_jobs_ended ON nexjob_jobs (state, ended_at, id) WHERE ended_at IS NOT NULL;
 CREATE INDEX nexjob_jobs_held ON nexjob_jobs (id) WHERE state IN (3, 4);
 
-CREATE INDEX nexjob_jobs_key ON nexjob_jobs (key, id) WHERE key IS NOT NULL;
+-- Former jobs of a key. Its last one is found through nexjob_keys, which spares the
+-- usual enqueue a page.
+CREATE INDEX nexjob_jobs_past ON nexjob_jobs (key, id) WHERE past = 1;
 CREATE INDEX nexjob_jobs_operation ON nexjob_jobs (operation) WHERE operation IS NOT NULL;
 
 -- What an enqueue chose, by the job's seq.
