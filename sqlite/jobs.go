@@ -174,17 +174,32 @@ func (s *session) Bodies(ctx context.Context, jobs []*nexjob.Job) error {
 // WriteJobs writes changed records: what frees a key before what takes it, so that
 // no moment has two active jobs under one key.
 func (r *rows) WriteJobs(ctx context.Context, writes []onewriter.JobWrite) error {
-	for _, pass := range []func(w *onewriter.JobWrite) bool{
-		func(w *onewriter.JobWrite) bool { return w.Gone },
-		func(w *onewriter.JobWrite) bool { return !w.Gone && w.Was != nil && w.Job.State.Terminal() },
-		func(w *onewriter.JobWrite) bool { return !w.Gone && w.Was != nil && !w.Job.State.Terminal() },
-		func(w *onewriter.JobWrite) bool { return !w.Gone && w.Was == nil },
-	} {
-		for i := range writes {
-			if !pass(&writes[i]) {
-				continue
+	var changes []change
+	for i := range writes {
+		w := &writes[i]
+		switch {
+		case w.Gone:
+			if err := r.dropJob(ctx, w.Was); err != nil {
+				return err
 			}
-			if err := r.writeJob(ctx, &writes[i]); err != nil {
+		case w.Was != nil:
+			c := change{write: w}
+			var err error
+			if c.was, err = rowOf(w.Was); err != nil {
+				return err
+			}
+			if c.is, err = rowOf(&w.Job); err != nil {
+				return err
+			}
+			changes = append(changes, c)
+		}
+	}
+	if err := r.changeJobs(ctx, changes); err != nil {
+		return err
+	}
+	for i := range writes {
+		if w := &writes[i]; w.Was == nil && !w.Gone {
+			if err := r.addJob(ctx, &w.Job); err != nil {
 				return err
 			}
 		}
@@ -192,14 +207,23 @@ func (r *rows) WriteJobs(ctx context.Context, writes []onewriter.JobWrite) error
 	return nil
 }
 
-func (r *rows) writeJob(ctx context.Context, w *onewriter.JobWrite) error {
-	switch {
-	case w.Gone:
-		return r.dropJob(ctx, w.Was)
-	case w.Was == nil:
-		return r.addJob(ctx, &w.Job)
+// changeJobs writes jobs that are stored, those that ended first.
+func (r *rows) changeJobs(ctx context.Context, changes []change) error {
+	rest, err := r.writeBulk(ctx, changes)
+	if err != nil {
+		return err
 	}
-	return r.changeJob(ctx, w)
+	for _, ended := range []bool{true, false} {
+		for i := range rest {
+			if rest[i].write.Job.State.Terminal() != ended {
+				continue
+			}
+			if err := r.changeJob(ctx, &rest[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (r *rows) addJob(ctx context.Context, j *nexjob.Job) error {
@@ -227,30 +251,22 @@ func (r *rows) addJob(ctx context.Context, j *nexjob.Job) error {
 	return r.writeExtras(ctx, &nexjob.Job{}, j)
 }
 
-func (r *rows) changeJob(ctx context.Context, w *onewriter.JobWrite) error {
-	was, err := rowOf(w.Was)
-	if err != nil {
-		return err
-	}
-	is, err := rowOf(&w.Job)
-	if err != nil {
-		return err
-	}
-	if name, args := is.update(was); name != "" {
+func (r *rows) changeJob(ctx context.Context, c *change) error {
+	if name, args := c.is.update(c.was); name != "" {
 		if _, err := r.exec(ctx, name, args...); err != nil {
 			return err
 		}
 	}
-	if w.Body {
-		body, err := bodyArgs(&w.Job)
+	if c.write.Body {
+		body, err := bodyArgs(&c.write.Job)
 		if err != nil {
 			return err
 		}
-		if _, err := r.exec(ctx, "change body", append(body, w.Job.ID[:])...); err != nil {
+		if _, err := r.exec(ctx, "change body", append(body, c.is.id[:])...); err != nil {
 			return err
 		}
 	}
-	return r.writeExtras(ctx, w.Was, &w.Job)
+	return r.writeExtras(ctx, c.write.Was, &c.write.Job)
 }
 
 // writeExtras writes what changed of a job in other tables: attempts are added at

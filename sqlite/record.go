@@ -1,12 +1,16 @@
 package sqlite
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/onewriter"
 )
 
 // none is the stamp of a time that is not there.
@@ -207,4 +211,92 @@ func bodyArgs(j *nexjob.Job) ([]any, error) {
 		args[i+1] = string(text)
 	}
 	return args, nil
+}
+
+// The two changes that most jobs go through, being leased and ending well, are
+// written for many jobs at once. Each is recognised by what changed: a job that
+// differs in anything else is written by itself.
+
+// change is the write of a job that is stored, with its rows.
+type change struct {
+	write   *onewriter.JobWrite
+	was, is row
+}
+
+// leaseAs is what jobs leased by one statement share.
+type leaseAs struct {
+	worker           string
+	startedAt, until stamp
+	leaseNs          int64
+}
+
+// leased reports whether a job was leased and nothing else.
+func (c *change) leased() (leaseAs, bool) {
+	next := c.was
+	next.state, next.fence, next.worker = int64(nexjob.Processing), c.is.fence, c.is.worker
+	next.startedAt, next.leaseUntil, next.leaseFor = c.is.startedAt, c.is.leaseUntil, c.is.leaseFor
+	next.started = true
+	return leaseAs{c.is.worker, c.is.startedAt, c.is.leaseUntil, int64(c.is.leaseFor)},
+		next == c.is && len(c.write.Job.Attempts) == len(c.write.Was.Attempts) && !c.write.Body
+}
+
+// endedWell reports whether an attempt succeeded, at a time, and nothing else.
+func (c *change) endedWell() (stamp, bool) {
+	next := c.was
+	next.state, next.dueAt, next.endedAt = int64(nexjob.Succeeded), none, c.is.endedAt
+	next.leaseUntil, next.leaseFor = none, 0
+	next.stop, next.stopReason, next.wished, next.reason = false, "", 0, ""
+	next.settledFence, next.settledAs = c.was.fence, int64(nexjob.EndSucceeded)
+	next.attempts++
+	if next != c.is || c.is.results > 0 || c.write.Body {
+		return 0, false
+	}
+	last := c.write.Job.Attempts[len(c.write.Job.Attempts)-1]
+	return c.is.endedAt, last.Fence == c.was.fence && last.Worker == c.was.worker && last.Error == "" &&
+		stampOf(last.Started) == c.was.startedAt && stampOf(last.Ended) == c.is.endedAt &&
+		last.Ending == nexjob.EndSucceeded
+}
+
+// writeBulk writes the changes that go together and returns the others.
+func (r *rows) writeBulk(ctx context.Context, changes []change) ([]change, error) {
+	leases, ends := make(map[leaseAs][]change), make(map[stamp][]change)
+	var rest []change
+	for _, c := range changes {
+		if as, ok := c.leased(); ok {
+			leases[as] = append(leases[as], c)
+		} else if at, ok := c.endedWell(); ok {
+			ends[at] = append(ends[at], c)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	for as, group := range leases {
+		slices.SortFunc(group, func(a, b change) int { return cmp.Compare(a.is.fence, b.is.fence) })
+		first, last := group[0].is.fence, group[len(group)-1].is.fence
+		if last-first != int64(len(group))-1 || len(group) == 1 {
+			rest = append(rest, group...)
+			continue
+		}
+		if _, err := r.exec(ctx, "lease jobs", first, as.worker, as.startedAt.arg(), as.until.arg(), as.leaseNs,
+			idsOf(group)); err != nil {
+			return nil, err
+		}
+	}
+	for at, group := range ends {
+		ids := idsOf(group)
+		for _, name := range []string{"add good attempts", "end jobs well"} {
+			if _, err := r.exec(ctx, name, at.arg(), ids); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return rest, nil
+}
+
+func idsOf(changes []change) string {
+	ids := make([]nexjob.ID, len(changes))
+	for i := range changes {
+		ids[i] = changes[i].is.id
+	}
+	return hexIDs(ids)
 }

@@ -112,6 +112,23 @@ WHERE seq = (SELECT seq FROM nexjob_jobs WHERE id = ?)
 UPDATE nexjob_jobs SET state = ?, fence = ?, worker = ?, started_at = ?, lease_until = ?,
   lease_ns = ?, started = ? WHERE id = ?
 
+-- name: lease jobs
+-- Jobs in order of their fences, which follow one another.
+UPDATE nexjob_jobs SET state = 2, fence = ?1 + e.key, worker = ?2, started_at = ?3, lease_until = ?4,
+  lease_ns = ?5, started = 1
+FROM json_each(?6) e WHERE nexjob_jobs.id = unhex(e.value)
+
+-- name: end jobs well
+UPDATE nexjob_jobs SET state = 5, due_at = NULL, ended_at = ?1, lease_until = NULL, lease_ns = 0,
+  stop = 0, stop_reason = '', wished = 0, reason = '', settled_fence = fence, settled_as = 1,
+  attempts = attempts + 1
+WHERE id IN (SELECT unhex(value) FROM json_each(?2))
+
+-- name: add good attempts
+INSERT INTO nexjob_attempts (job, fence, worker, started, ended, ending, error)
+SELECT j.id, j.fence, j.worker, j.started_at, ?1, 1, ''
+FROM json_each(?2) e CROSS JOIN nexjob_jobs j ON j.id = unhex(e.value)
+
 -- name: renew job
 UPDATE nexjob_jobs SET lease_until = ?, lease_ns = ? WHERE id = ?
 
