@@ -18,14 +18,18 @@ import (
 const childFile = "NEXJOB_SQLITE_CHILD_FILE"
 
 func TestMain(m *testing.M) {
-	if path := os.Getenv(childFile); path != "" {
-		if err := serve(path); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
+	path := os.Getenv(childFile)
+	if path == "" {
+		os.Exit(m.Run())
 	}
-	os.Exit(m.Run())
+	play := serve
+	if role := os.Getenv(childRole); role != "" {
+		play = roles()[role]
+	}
+	if err := play(path); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 func serve(path string) error {
