@@ -27,7 +27,7 @@ func Compare(t *testing.T, reference, engine Harness, n int) {
 		left, right := newPlayer(t, reference), newPlayer(t, engine)
 		defer left.leave(rt)
 		defer right.leave(rt)
-		for range rapid.IntRange(5, 50).Draw(rt, "calls") {
+		for range rapid.IntRange(10, 90).Draw(rt, "calls") {
 			play(rt, left, right, drawCall(rt, left))
 			calls++
 		}
@@ -74,6 +74,7 @@ type held struct {
 	lease     nexjob.Lease
 	operation nexjob.ID
 	args      nexjob.Fingerprint
+	over      bool // a call under it was answered that it is over
 }
 
 // player is one of the two storages of a comparison.
@@ -102,6 +103,9 @@ func (p *player) leave(rt *rapid.T) {
 }
 
 func (p *player) now() time.Time { return p.clock.Now() }
+
+// note remembers whether a lease is over, so that histories live on current ones.
+func (p *player) note(number int, over bool) { p.leases[number].over = p.leases[number].over || over }
 
 // everything reads the whole storage and asserts one active job per key.
 func (p *player) everything() (any, error) {

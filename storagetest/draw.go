@@ -1,6 +1,7 @@
 package storagetest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -28,12 +29,13 @@ func chance(rt *rapid.T, label string, oneIn int) bool {
 // drawCall chooses one call. Lease numbers are drawn from what the reference was
 // handed out, which is what the engine was handed out too.
 func drawCall(rt *rapid.T, p *player) move {
-	leases := len(p.leases)
-	kinds := []func(rt *rapid.T, leases int) move{drawEnqueue, drawEnqueue, drawClaim, drawPass, drawAmend, drawAmend, drawFind, drawPut}
-	if leases > 0 {
-		kinds = append(kinds, drawClaim, drawSettle, drawSettle, drawSettle, drawRecord, drawRecord, drawRenew)
+	kinds := []func(rt *rapid.T, p *player) move{
+		drawEnqueue, drawEnqueue, drawClaim, drawClaim, drawPass, drawAmend, drawAmend, drawResolve, drawFind, drawPut,
 	}
-	return rapid.SampledFrom(kinds).Draw(rt, "call")(rt, leases)
+	if len(p.leases) > 0 {
+		kinds = append(kinds, drawSettle, drawSettle, drawSettle, drawRecord, drawRecord, drawRecord, drawRecord, drawRenew)
+	}
+	return rapid.SampledFrom(kinds).Draw(rt, "call")(rt, p)
 }
 
 func drawID(rt *rapid.T) nexjob.ID { return poolID(rapid.IntRange(1, poolSize).Draw(rt, "job")) }
@@ -41,7 +43,7 @@ func drawID(rt *rapid.T) nexjob.ID { return poolID(rapid.IntRange(1, poolSize).D
 // drawJob draws an item of an enqueue. DueAt and the like are drawn as delays, for
 // both clocks stand equal.
 func drawJob(rt *rapid.T, now time.Time) nexjob.NewJob {
-	n := jobWith(pick(rt, "key", "", "a", "b", "c"), pick(rt, "args", argsOne, argsTwo))
+	n := jobWith(pick(rt, "key", "", "", "a", "b", "c"), pick(rt, "args", argsOne, argsTwo))
 	n.ID = drawID(rt)
 	n.Kind = pick(rt, "kind", charge, charge, ship)
 	if chance(rt, "renamed", 8) {
@@ -96,7 +98,7 @@ func made(jobs []func(now time.Time) nexjob.NewJob, now time.Time) []nexjob.NewJ
 	return out
 }
 
-func drawEnqueue(rt *rapid.T, _ int) move {
+func drawEnqueue(rt *rapid.T, _ *player) move {
 	jobs := drawJobs(rt, 3)
 	return move{"Enqueue " + list(made(jobs, newClock().Now())), func(p *player) (any, error) {
 		answers, err := p.s.Enqueue(p.ctx, p.now(), made(jobs, p.now()))
@@ -116,9 +118,9 @@ func list(jobs []nexjob.NewJob) string {
 }
 
 // drawClaim never lets a job crash twice and go on: what it waits then is random.
-func drawClaim(rt *rapid.T, _ int) move {
+func drawClaim(rt *rapid.T, _ *player) move {
 	ask := nexjob.ClaimRequest{
-		Worker: "w1", N: rapid.IntRange(0, 3).Draw(rt, "n"), Lease: drawnLease,
+		Worker: "w1", N: pick(rt, "n", 1, 2, 3, 0), Lease: drawnLease,
 		Queues:     pick(rt, "queues", []string{mainQueue, otherQueue}, []string{otherQueue, mainQueue}, []string{mainQueue}),
 		Kinds:      pick(rt, "kinds", []string{charge, ship, "charge-card"}, []string{charge}, []string{ship, charge}),
 		CrashLimit: rapid.IntRange(1, 2).Draw(rt, "crash limit"),
@@ -127,7 +129,7 @@ func drawClaim(rt *rapid.T, _ int) move {
 		claimed, err := p.s.Claim(p.ctx, p.now(), ask)
 		for i := range claimed {
 			c := &claimed[i]
-			p.leases = append(p.leases, held{c.Job.Lease(), c.Job.Operation, c.Job.Fingerprint})
+			p.leases = append(p.leases, held{c.Job.Lease(), c.Job.Operation, c.Job.Fingerprint, false})
 			c.Job = p.tidyJob(c.Job)
 			for k := range c.Receipts {
 				c.Receipts[k] = p.tidyReceipt(c.Receipts[k])
@@ -137,18 +139,27 @@ func drawClaim(rt *rapid.T, _ int) move {
 	}}
 }
 
-func drawPass(rt *rapid.T, _ int) move {
+func drawPass(rt *rapid.T, _ *player) move {
 	d := pick(rt, "pass", time.Second, 7*time.Second, 21*time.Second, 33*time.Second, 2*time.Minute, 70*time.Minute, 3*time.Hour)
 	return move{fmt.Sprintf("%s pass", d), func(p *player) (any, error) { return nil, live(p.ctx, p.s, p.clock, d) }}
 }
 
-// drawLease prefers the newest leases.
-func drawLease(rt *rapid.T, leases int) int {
-	return leases - 1 - min(rapid.IntRange(0, leases-1).Draw(rt, "lease"), rapid.IntRange(0, leases-1).Draw(rt, "lease"))
+// drawLease draws a lease, mostly one that is not known to be over.
+func drawLease(rt *rapid.T, p *player) int {
+	var current []int
+	for i := range p.leases {
+		if !p.leases[i].over {
+			current = append(current, i)
+		}
+	}
+	if len(current) > 0 && !chance(rt, "any lease", 5) {
+		return rapid.SampledFrom(current).Draw(rt, "current lease")
+	}
+	return rapid.IntRange(0, len(p.leases)-1).Draw(rt, "lease")
 }
 
-func drawSettle(rt *rapid.T, leases int) move {
-	number := drawLease(rt, leases)
+func drawSettle(rt *rapid.T, p *player) move {
+	number := drawLease(rt, p)
 	end := nexjob.Settlement{
 		As:    pick(rt, "ending", nexjob.EndSucceeded, nexjob.EndSucceeded, nexjob.EndFailed, nexjob.EndRetry, nexjob.EndSnoozed, nexjob.EndInterrupted, nexjob.EndUncertain, nexjob.EndCancelled),
 		Delay: pick(rt, "delay", 0, 10*time.Second+drawnTail, 2*time.Minute+drawnTail),
@@ -164,6 +175,7 @@ func drawSettle(rt *rapid.T, leases int) move {
 			end := end
 			end.Lease, end.Followers = p.leases[number].lease, made(followers, p.now())
 			settled, err := p.s.Settle(p.ctx, p.now(), []nexjob.Settlement{end})
+			p.note(number, err == nil)
 			for i := range settled {
 				settled[i].Err = p.tidyError(settled[i].Err)
 				for k := range settled[i].Followers {
@@ -174,8 +186,8 @@ func drawSettle(rt *rapid.T, leases int) move {
 		}}
 }
 
-func drawRenew(rt *rapid.T, leases int) move {
-	numbers := []int{drawLease(rt, leases), drawLease(rt, leases)}
+func drawRenew(rt *rapid.T, p *player) move {
+	numbers := []int{drawLease(rt, p), drawLease(rt, p)}
 	return move{fmt.Sprintf("Renew leases %v", numbers), func(p *player) (any, error) {
 		var ask []nexjob.Lease
 		for _, n := range numbers {
@@ -190,8 +202,8 @@ func drawRenew(rt *rapid.T, leases int) move {
 }
 
 // drawRecord draws a step, an intent or an outcome.
-func drawRecord(rt *rapid.T, leases int) move {
-	number := drawLease(rt, leases)
+func drawRecord(rt *rapid.T, p *player) move {
+	number := drawLease(rt, p)
 	r := nexjob.Receipt{
 		Sort: pick(rt, "sort", nexjob.StepReceipt, nexjob.EffectReceipt, nexjob.EffectReceipt, nexjob.EffectReceipt),
 		Name: pick(rt, "name", "card", "mail"), State: nexjob.Confirmed, Value: []byte(pick(rt, "value", "", "paid")),
@@ -217,6 +229,7 @@ func drawRecord(rt *rapid.T, leases int) move {
 			}
 			recorded, err := p.s.Record(p.ctx, p.now(), []nexjob.Receipt{r})
 			for i := range recorded {
+				p.note(number, errors.Is(recorded[i].Err, nexjob.ErrLeaseLost))
 				recorded[i].Standing = p.tidyReceipt(recorded[i].Standing)
 				recorded[i].Err = p.tidyError(recorded[i].Err)
 			}

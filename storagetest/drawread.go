@@ -46,7 +46,7 @@ func drawQuery(rt *rapid.T) func(now time.Time) nexjob.Query {
 	}
 }
 
-func drawFind(rt *rapid.T, _ int) move {
+func drawFind(rt *rapid.T, _ *player) move {
 	query := drawQuery(rt)
 	of := pick(rt, "of", nexjob.Jobs, nexjob.Jobs, nexjob.Keys, nexjob.Effects)
 	if chance(rt, "count", 3) {
@@ -73,17 +73,32 @@ func drawFind(rt *rapid.T, _ int) move {
 	}}
 }
 
-func drawAmend(rt *rapid.T, _ int) move {
-	query := drawQuery(rt)
+// drawResolve gives verdicts to whatever is uncertain.
+func drawResolve(rt *rapid.T, _ *player) move {
+	return amendBy(rt, func(time.Time) nexjob.Query {
+		return nexjob.Query{States: []nexjob.State{nexjob.Uncertain}}
+	}, nexjob.ActResolve)
+}
+
+func drawAmend(rt *rapid.T, _ *player) move {
+	if chance(rt, "a key alone", 10) {
+		key := pick(rt, "key", "a", "b", "c")
+		return amendBy(rt, func(time.Time) nexjob.Query {
+			return nexjob.Query{Of: nexjob.Keys, Key: key}
+		}, nexjob.ActClearKey)
+	}
+	return amendBy(rt, drawQuery(rt), pick(rt, "act", nexjob.ActCancel, nexjob.ActRequeue, nexjob.ActRequeue,
+		nexjob.ActDelete, nexjob.ActPurge, nexjob.ActClearKey, nexjob.ActResolve, nexjob.ActExpire,
+		nexjob.ActReschedule, nexjob.ActPrioritise, nexjob.ActMove))
+}
+
+func amendBy(rt *rapid.T, query func(now time.Time) nexjob.Query, act nexjob.Act) move {
 	do := nexjob.Action{
-		Act: pick(rt, "act", nexjob.ActCancel, nexjob.ActRequeue, nexjob.ActRequeue, nexjob.ActDelete, nexjob.ActPurge,
-			nexjob.ActClearKey, nexjob.ActResolve, nexjob.ActResolve, nexjob.ActExpire, nexjob.ActReschedule,
-			nexjob.ActPrioritise, nexjob.ActMove),
-		By: someone, Reason: pick(rt, "reason", "asked for", ""),
+		Act: act, By: someone, Reason: pick(rt, "reason", "asked for", "asked for", ""),
 		Force: chance(rt, "force", 3), NewOperation: chance(rt, "new operation", 4),
 		Priority: pick(rt, "priority", nexjob.Critical, nexjob.Low), Queue: pick(rt, "queue", mainQueue, otherQueue),
 		Verdict: pick(rt, "verdict", nexjob.Applied, nexjob.NotApplied, nexjob.Compensate, nexjob.StillUnknown),
-		Effect:  pick(rt, "effect", "", "card", "mail"), Value: []byte("known"),
+		Effect:  pick(rt, "effect", "", "", "card", "mail"), Value: []byte("known"),
 	}
 	due := pick(rt, "due", 0, 50*time.Second+drawnTail)
 	limit := rapid.IntRange(1, 3).Draw(rt, "limit")
@@ -110,7 +125,7 @@ func drawAmend(rt *rapid.T, _ int) move {
 	}}
 }
 
-func drawPut(rt *rapid.T, _ int) move {
+func drawPut(rt *rapid.T, _ *player) move {
 	put := nexjob.Put{
 		Entry: entry(pick(rt, "name", "a", "b"), pick(rt, "value", "", "1", "2")),
 		If:    int64(rapid.IntRange(0, 3).Draw(rt, "if")), Always: chance(rt, "always", 4), Delete: chance(rt, "delete", 4),

@@ -81,7 +81,7 @@ func zoo(b *bench) []nexjob.Job {
 		}
 		n.Kind = []string{charge, ship}[i%2]
 		n.Queue = []string{mainQueue, otherQueue, "else"}[i%3]
-		n.Tags = [][]string{nil, {"red"}, {"red", "blue"}, {"Blue"}}[i%4]
+		n.Tags = [][]string{nil, {"red"}, {"red", "blue"}, {"Blue"}, {"blue"}}[i%5]
 		n.Delay = time.Duration(i%2) * time.Hour
 		if i%5 == 0 {
 			n.DeadlineAfter = time.Duration(i+3) * time.Hour

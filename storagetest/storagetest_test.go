@@ -33,6 +33,6 @@ func (c caller) Tx() nexjob.Tx   { return c.tx }
 func (c caller) Commit() error   { return c.tx.Commit() }
 func (c caller) Rollback() error { return c.tx.Rollback() }
 
-func TestStorage(t *testing.T) { storagetest.Run(t, inMemory()) }
+func TestStorage(t *testing.T) { storagetest.Run(t, mutated(inMemory())) }
 
-func TestLinearizable(t *testing.T) { storagetest.Linearizable(t, inMemory(), 0) }
+func TestLinearizable(t *testing.T) { storagetest.Linearizable(t, mutated(inMemory()), 0) }

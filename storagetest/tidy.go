@@ -14,7 +14,7 @@ import (
 // a requeue began, and the little that a lease is longer for waiting.
 
 // poolSize is how many job IDs a history uses.
-const poolSize = 10
+const poolSize = 16
 
 // poolID is a job ID of the histories: made up, in order.
 func poolID(n int) nexjob.ID {
