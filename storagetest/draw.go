@@ -170,7 +170,8 @@ func drawSettle(rt *rapid.T, p *player) move {
 		followers = drawJobs(rt, 2)
 		end.Result = []byte(pick(rt, "result", "", "done"))
 	}
-	return move{fmt.Sprintf("Settle lease %d as %s, followers %s", number, end.As, list(made(followers, newClock().Now()))),
+	return move{
+		fmt.Sprintf("Settle lease %d as %s, followers %s", number, end.As, list(made(followers, newClock().Now()))),
 		func(p *player) (any, error) {
 			end := end
 			end.Lease, end.Followers = p.leases[number].lease, made(followers, p.now())
@@ -183,7 +184,8 @@ func drawSettle(rt *rapid.T, p *player) move {
 				}
 			}
 			return settled, err
-		}}
+		},
+	}
 }
 
 func drawRenew(rt *rapid.T, p *player) move {
@@ -216,7 +218,8 @@ func drawRecord(rt *rapid.T, p *player) move {
 		r.Lookup, r.AtMostOnce = chance(rt, "look-up", 3), r.RepeatableFor == 0
 	}
 	other := chance(rt, "other request", 6)
-	return move{fmt.Sprintf("Record by lease %d: %s %s turn %d as %s", number, r.Sort, r.Name, r.Turn, r.State),
+	return move{
+		fmt.Sprintf("Record by lease %d: %s %s turn %d as %s", number, r.Sort, r.Name, r.Turn, r.State),
 		func(p *player) (any, error) {
 			r, by := r, p.leases[number]
 			r.Operation, r.Writer, r.Fingerprint = by.operation, by.lease, by.args
@@ -234,5 +237,6 @@ func drawRecord(rt *rapid.T, p *player) move {
 				recorded[i].Err = p.tidyError(recorded[i].Err)
 			}
 			return recorded, err
-		}}
+		},
+	}
 }

@@ -252,7 +252,8 @@ func effectsByState(b *bench) {
 	b.write(outcome(b.intent(c, "b"), nexjob.Confirmed, "x"))
 	b.write(outcome(b.intent(c, "c"), nexjob.Refused, ""))
 	for state, want := range map[nexjob.EffectState][]string{
-		nexjob.Intended: {"a"}, nexjob.Confirmed: {"b", "s"}, nexjob.Refused: {"c"}, nexjob.Disproved: nil,
+		nexjob.Intended: {"a"}, nexjob.Confirmed: {"b", "s"}, nexjob.Refused: {"c"},
+		nexjob.Disproved: nil, nexjob.Compensated: nil,
 	} {
 		var got []string
 		for _, r := range b.find(nexjob.Query{Of: nexjob.Effects, EffectStates: []nexjob.EffectState{state}}).Effects {

@@ -24,26 +24,26 @@ import (
 // faulty is an engine with a fault: what is nil behaves as it should.
 type faulty struct {
 	nexjob.Storage
-	enqueue func(s nexjob.Storage, ctx context.Context, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error)
-	claim   func(s nexjob.Storage, ctx context.Context, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error)
+	enqueue func(ctx context.Context, s nexjob.Storage, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error)
+	claim   func(ctx context.Context, s nexjob.Storage, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error)
 	renew   func(renewals []nexjob.Renewal)
-	settle  func(s nexjob.Storage, ctx context.Context, now time.Time, ends []nexjob.Settlement) ([]nexjob.Settled, error)
-	record  func(s nexjob.Storage, ctx context.Context, now time.Time, receipts []nexjob.Receipt) ([]nexjob.Recorded, error)
-	find    func(s nexjob.Storage, ctx context.Context, now time.Time, q nexjob.Query) (nexjob.Page, error)
+	settle  func(ctx context.Context, s nexjob.Storage, now time.Time, ends []nexjob.Settlement) ([]nexjob.Settled, error)
+	record  func(ctx context.Context, s nexjob.Storage, now time.Time, receipts []nexjob.Receipt) ([]nexjob.Recorded, error)
+	find    func(ctx context.Context, s nexjob.Storage, now time.Time, q nexjob.Query) (nexjob.Page, error)
 	amend   func(q *nexjob.Query, do *nexjob.Action)
 	put     func(p *nexjob.Put)
 }
 
 func (f *faulty) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error) {
 	if f.enqueue != nil {
-		return f.enqueue(f.Storage, ctx, now, slices.Clone(jobs))
+		return f.enqueue(ctx, f.Storage, now, slices.Clone(jobs))
 	}
 	return f.Storage.Enqueue(ctx, now, jobs)
 }
 
 func (f *faulty) Claim(ctx context.Context, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
 	if f.claim != nil {
-		return f.claim(f.Storage, ctx, now, ask)
+		return f.claim(ctx, f.Storage, now, ask)
 	}
 	return f.Storage.Claim(ctx, now, ask)
 }
@@ -58,21 +58,21 @@ func (f *faulty) Renew(ctx context.Context, now, until time.Time, leases []nexjo
 
 func (f *faulty) Settle(ctx context.Context, now time.Time, ends []nexjob.Settlement) ([]nexjob.Settled, error) {
 	if f.settle != nil {
-		return f.settle(f.Storage, ctx, now, slices.Clone(ends))
+		return f.settle(ctx, f.Storage, now, slices.Clone(ends))
 	}
 	return f.Storage.Settle(ctx, now, ends)
 }
 
 func (f *faulty) Record(ctx context.Context, now time.Time, receipts []nexjob.Receipt) ([]nexjob.Recorded, error) {
 	if f.record != nil {
-		return f.record(f.Storage, ctx, now, slices.Clone(receipts))
+		return f.record(ctx, f.Storage, now, slices.Clone(receipts))
 	}
 	return f.Storage.Record(ctx, now, receipts)
 }
 
 func (f *faulty) Find(ctx context.Context, now time.Time, q nexjob.Query) (nexjob.Page, error) {
 	if f.find != nil {
-		return f.find(f.Storage, ctx, now, q)
+		return f.find(ctx, f.Storage, now, q)
 	}
 	return f.Storage.Find(ctx, now, q)
 }
@@ -98,7 +98,7 @@ func (f *faulty) Put(ctx context.Context, now time.Time, puts []nexjob.Put) ([]n
 
 // items is a fault in each item of an enqueue.
 func items(spoil func(n *nexjob.NewJob)) faulty {
-	return faulty{enqueue: func(s nexjob.Storage, ctx context.Context, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error) {
+	return faulty{enqueue: func(ctx context.Context, s nexjob.Storage, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error) {
 		for i := range jobs {
 			spoil(&jobs[i])
 		}
@@ -110,7 +110,7 @@ func items(spoil func(n *nexjob.NewJob)) faulty {
 func amends(spoil func(q *nexjob.Query, do *nexjob.Action)) faulty { return faulty{amend: spoil} }
 
 // currentFence looks up the fence that a job has now.
-func currentFence(s nexjob.Storage, ctx context.Context, now time.Time, l nexjob.Lease) nexjob.Lease {
+func currentFence(ctx context.Context, s nexjob.Storage, now time.Time, l nexjob.Lease) nexjob.Lease {
 	page, err := s.Find(ctx, now, nexjob.Query{IDs: []nexjob.ID{l.Job}})
 	if err == nil && len(page.Jobs) == 1 {
 		l.Fence = page.Jobs[0].Fence
@@ -146,24 +146,24 @@ func mutants() map[string]faulty {
 		"repeats are not recognised":      items(func(n *nexjob.NewJob) { n.ID = nexjob.NewID() }),
 		"batches are not judged in order": {enqueue: enqueueReversed},
 		"the fence is compared before":    {settle: settleInTwoActs},
-		"claims forget receipts": {claim: func(s nexjob.Storage, ctx context.Context, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
+		"claims forget receipts": {claim: func(ctx context.Context, s nexjob.Storage, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
 			claimed, err := s.Claim(ctx, now, ask)
 			for i := range claimed {
 				claimed[i].Receipts = nil
 			}
 			return claimed, err
 		}},
-		"claims mix up the order": {claim: func(s nexjob.Storage, ctx context.Context, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
+		"claims mix up the order": {claim: func(ctx context.Context, s nexjob.Storage, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
 			slices.Reverse(ask.Queues)
 			return s.Claim(ctx, now, ask)
 		}},
-		"the crash limit is one more": {claim: func(s nexjob.Storage, ctx context.Context, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
+		"the crash limit is one more": {claim: func(ctx context.Context, s nexjob.Storage, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
 			if ask.CrashLimit > 0 {
 				ask.CrashLimit++
 			}
 			return s.Claim(ctx, now, ask)
 		}},
-		"nothing is recovered with n = 0": {claim: func(s nexjob.Storage, ctx context.Context, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
+		"nothing is recovered with n = 0": {claim: func(ctx context.Context, s nexjob.Storage, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
 			if ask.N == 0 {
 				return nil, nil
 			}
@@ -179,19 +179,19 @@ func mutants() map[string]faulty {
 				renewals[i].Stop = false
 			}
 		}},
-		"settlements are not fenced": {settle: func(s nexjob.Storage, ctx context.Context, now time.Time, ends []nexjob.Settlement) ([]nexjob.Settled, error) {
+		"settlements are not fenced": {settle: func(ctx context.Context, s nexjob.Storage, now time.Time, ends []nexjob.Settlement) ([]nexjob.Settled, error) {
 			for i := range ends {
-				ends[i].Lease = currentFence(s, ctx, now, ends[i].Lease)
+				ends[i].Lease = currentFence(ctx, s, now, ends[i].Lease)
 			}
 			return s.Settle(ctx, now, ends)
 		}},
-		"followers are lost": {settle: func(s nexjob.Storage, ctx context.Context, now time.Time, ends []nexjob.Settlement) ([]nexjob.Settled, error) {
+		"followers are lost": {settle: func(ctx context.Context, s nexjob.Storage, now time.Time, ends []nexjob.Settlement) ([]nexjob.Settled, error) {
 			for i := range ends {
 				ends[i].Followers = nil
 			}
 			return s.Settle(ctx, now, ends)
 		}},
-		"an interruption costs a try": {settle: func(s nexjob.Storage, ctx context.Context, now time.Time, ends []nexjob.Settlement) ([]nexjob.Settled, error) {
+		"an interruption costs a try": {settle: func(ctx context.Context, s nexjob.Storage, now time.Time, ends []nexjob.Settlement) ([]nexjob.Settled, error) {
 			for i := range ends {
 				if ends[i].As == nexjob.EndInterrupted {
 					ends[i].As = nexjob.EndRetry
@@ -199,20 +199,20 @@ func mutants() map[string]faulty {
 			}
 			return s.Settle(ctx, now, ends)
 		}},
-		"receipts are not fenced": {record: func(s nexjob.Storage, ctx context.Context, now time.Time, receipts []nexjob.Receipt) ([]nexjob.Recorded, error) {
+		"receipts are not fenced": {record: func(ctx context.Context, s nexjob.Storage, now time.Time, receipts []nexjob.Receipt) ([]nexjob.Recorded, error) {
 			for i := range receipts {
-				receipts[i].Writer = currentFence(s, ctx, now, receipts[i].Writer)
+				receipts[i].Writer = currentFence(ctx, s, now, receipts[i].Writer)
 			}
 			return s.Record(ctx, now, receipts)
 		}},
-		"every receipt is called ours": {record: func(s nexjob.Storage, ctx context.Context, now time.Time, receipts []nexjob.Receipt) ([]nexjob.Recorded, error) {
+		"every receipt is called ours": {record: func(ctx context.Context, s nexjob.Storage, now time.Time, receipts []nexjob.Receipt) ([]nexjob.Recorded, error) {
 			recorded, err := s.Record(ctx, now, receipts)
 			for i := range recorded {
 				recorded[i].Ours = recorded[i].Err == nil
 			}
 			return recorded, err
 		}},
-		"AtMostOnce is forgotten": {record: func(s nexjob.Storage, ctx context.Context, now time.Time, receipts []nexjob.Receipt) ([]nexjob.Recorded, error) {
+		"AtMostOnce is forgotten": {record: func(ctx context.Context, s nexjob.Storage, now time.Time, receipts []nexjob.Receipt) ([]nexjob.Recorded, error) {
 			for i := range receipts {
 				if receipts[i].AtMostOnce {
 					receipts[i].AtMostOnce, receipts[i].RepeatableFor = false, time.Hour
@@ -220,20 +220,20 @@ func mutants() map[string]faulty {
 			}
 			return s.Record(ctx, now, receipts)
 		}},
-		"not applied counts at once": {record: func(s nexjob.Storage, ctx context.Context, now time.Time, receipts []nexjob.Receipt) ([]nexjob.Recorded, error) {
+		"not applied counts at once": {record: func(ctx context.Context, s nexjob.Storage, now time.Time, receipts []nexjob.Receipt) ([]nexjob.Recorded, error) {
 			for i := range receipts {
 				receipts[i].LookupAfter = 0
 			}
 			return s.Record(ctx, now, receipts)
 		}},
-		"the last page is lost": {find: func(s nexjob.Storage, ctx context.Context, now time.Time, q nexjob.Query) (nexjob.Page, error) {
+		"the last page is lost": {find: func(ctx context.Context, s nexjob.Storage, now time.Time, q nexjob.Query) (nexjob.Page, error) {
 			page, err := s.Find(ctx, now, q)
 			if len(page.Jobs) == 1 {
 				page.Next = ""
 			}
 			return page, err
 		}},
-		"tags match by any": {find: func(s nexjob.Storage, ctx context.Context, now time.Time, q nexjob.Query) (nexjob.Page, error) {
+		"tags match by any": {find: func(ctx context.Context, s nexjob.Storage, now time.Time, q nexjob.Query) (nexjob.Page, error) {
 			if len(q.Tags) > 1 {
 				q.Tags = q.Tags[:1]
 			}
@@ -257,7 +257,7 @@ func mutants() map[string]faulty {
 	}
 }
 
-func enqueueReversed(s nexjob.Storage, ctx context.Context, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error) {
+func enqueueReversed(ctx context.Context, s nexjob.Storage, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error) {
 	slices.Reverse(jobs)
 	answers, err := s.Enqueue(ctx, now, jobs)
 	slices.Reverse(answers)
@@ -265,22 +265,22 @@ func enqueueReversed(s nexjob.Storage, ctx context.Context, now time.Time, jobs 
 }
 
 // settleInTwoActs compares the fence first and writes later, whatever it is by then.
-func settleInTwoActs(s nexjob.Storage, ctx context.Context, now time.Time, ends []nexjob.Settlement) ([]nexjob.Settled, error) {
+func settleInTwoActs(ctx context.Context, s nexjob.Storage, now time.Time, ends []nexjob.Settlement) ([]nexjob.Settled, error) {
 	for i := range ends {
-		if currentFence(s, ctx, now, ends[i].Lease) != ends[i].Lease {
+		if currentFence(ctx, s, now, ends[i].Lease) != ends[i].Lease {
 			continue
 		}
 		runtime.Gosched()
-		ends[i].Lease = currentFence(s, ctx, now, ends[i].Lease)
+		ends[i].Lease = currentFence(ctx, s, now, ends[i].Lease)
 	}
 	return s.Settle(ctx, now, ends)
 }
 
 // findOld answers every other look at a key with what the look before it saw.
-func findOld() func(s nexjob.Storage, ctx context.Context, now time.Time, q nexjob.Query) (nexjob.Page, error) {
+func findOld() func(ctx context.Context, s nexjob.Storage, now time.Time, q nexjob.Query) (nexjob.Page, error) {
 	var mu sync.Mutex
 	seen := make(map[string]nexjob.Page)
-	return func(s nexjob.Storage, ctx context.Context, now time.Time, q nexjob.Query) (nexjob.Page, error) {
+	return func(ctx context.Context, s nexjob.Storage, now time.Time, q nexjob.Query) (nexjob.Page, error) {
 		page, err := s.Find(ctx, now, q)
 		if q.Key == "" || q.Of != nexjob.Jobs {
 			return page, err
@@ -337,7 +337,7 @@ func TestMutants(t *testing.T) {
 // suiteOn runs the suite on a mutant and stops at its first failure.
 func suiteOn(t *testing.T, mutant string) (string, error) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), os.Args[0], //nolint:gosec // the test binary itself
+	command := exec.CommandContext(t.Context(), os.Args[0],
 		"-test.run=^(TestStorage|TestLinearizable)$", "-test.failfast")
 	command.Env = append(os.Environ(), fmt.Sprintf("%s=%s", mutantVariable, mutant), "NEXJOB_HISTORIES=300")
 	out, err := command.CombinedOutput()

@@ -18,7 +18,11 @@ func inMemory() storagetest.Harness {
 			return s
 		},
 		Begin: func(t testing.TB, s nexjob.Storage) storagetest.Transaction {
-			tx, err := s.(*memory.Store).Begin(t.Context())
+			store, ok := s.(*memory.Store)
+			if !ok {
+				t.Fatalf("a transaction of a %T", s)
+			}
+			tx, err := store.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

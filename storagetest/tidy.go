@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nexjob/nexjob"
@@ -103,7 +104,7 @@ func (t told) Error() string { return string(t) }
 
 // Is makes equal what is told equally.
 func (t told) Is(target error) bool {
-	other, ok := target.(told) //nolint:errorlint // tidied errors are not wrapped
+	other, ok := target.(told)
 	return ok && other == t
 }
 
@@ -135,11 +136,11 @@ func (p *player) tidyError(err error) error {
 	case errors.As(err, &unknown):
 		return told(fmt.Sprintf("still unknown %s %s until %s", unknown.Name, unknown.Item, unknown.Until.UTC()))
 	}
-	text := "error"
+	text := []string{"error"}
 	for _, fact := range facts() {
 		if errors.Is(err, fact) {
-			text += "; " + fact.Error()
+			text = append(text, fact.Error())
 		}
 	}
-	return told(text)
+	return told(strings.Join(text, "; "))
 }

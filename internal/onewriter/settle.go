@@ -105,9 +105,9 @@ func (u *Unit) settledBefore(
 	if len(s.Followers) == 0 || j.State != nexjob.Succeeded {
 		return answer, nil
 	}
-	ids := make([]nexjob.ID, len(s.Followers))
+	var ids []nexjob.ID
 	for i := range s.Followers {
-		ids[i] = s.Followers[i].ID
+		ids = append(ids, s.Followers[i].ID)
 	}
 	for i := range j.Followers {
 		ids = append(ids, j.Followers[i].ID)
