@@ -93,7 +93,7 @@ func (r *Run) remember(unknown *uncertainError) {
 }
 
 // endWished reports whether the job is only still active because an effect has no
-// outcome: once it has, the job is cancelled or expired, and sends nothing more.
+// outcome: once it has, the job is cancelled or expired.
 func (r *Run) endWished() bool {
 	return r.job.Wished == nexjob.Cancelled || r.job.Wished == nexjob.Expired
 }
@@ -177,8 +177,11 @@ func (r *Run) recordOnce(ctx context.Context, receipt nexjob.Receipt) (nexjob.Re
 }
 
 // recorded keeps what stands now. A receipt that the fence refused ends the
-// attempt.
+// attempt; one that is refused because the job is being cancelled tells the handler.
 func (r *Run) recorded(answer *nexjob.Recorded) {
+	if errors.Is(answer.Err, nexjob.ErrStopped) && !r.endWished() {
+		r.worker.board.tell(r.attempt, nexjob.ErrStopped, "its job was cancelled")
+	}
 	if errors.Is(answer.Err, nexjob.ErrLeaseLost) {
 		r.worker.stats.count(func(c *Counts) { c.StaleWritesRefused++ })
 		r.worker.lost(r.attempt, "a receipt was refused: the job was claimed again, has ended, or is gone")

@@ -24,7 +24,6 @@ type sending struct {
 var (
 	errNotFirst = errors.New("another attempt was first")
 	errNoTime   = errors.New("too little of the lease is left to send it; nothing was sent")
-	errWished   = fmt.Errorf("nothing more is sent, because the job's end is wished for: %w", nexjob.ErrStopped)
 )
 
 // do returns the effect's confirmed receipt, sending first if need be.
@@ -60,9 +59,6 @@ func (s *sending) do(ctx context.Context) (*nexjob.Receipt, error) {
 // intend records that the effect is about to be sent, then sends it. The storage
 // decides whether a repeat is allowed.
 func (s *sending) intend(ctx context.Context, turn int, standing *nexjob.Receipt) (*nexjob.Receipt, error) {
-	if s.run.endWished() {
-		return nil, errWished
-	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -161,8 +161,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer stopClaims()
 
 	var lanes, claimers sync.WaitGroup
-	lanes.Go(func() { claimers.Wait() })
 	claimers.Go(func() { w.claimer(claims, base) })
+	lanes.Go(claimers.Wait)
 	lanes.Go(func() { w.scout(claims) })
 	lanes.Go(func() { w.upkeep(claims) })
 	lanes.Go(func() { w.renewer(base) })
