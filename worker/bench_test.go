@@ -250,3 +250,8 @@ type testError string
 func (e testError) Error() string { return string(e) }
 
 const errUnreachable = testError("storage unreachable")
+
+// newStoreAhead returns a store whose clock is ahead of the host's.
+func newStoreAhead(d time.Duration) *memory.Store {
+	return memory.New(memory.Options{Clock: func() time.Time { return time.Now().Add(d) }})
+}

@@ -41,13 +41,13 @@ func TestLeaseIsRenewed(t *testing.T) {
 func TestRenewalAnswers(t *testing.T) {
 	const lease = 3 * time.Second
 	tests := []struct {
-		name   string
-		harm func(b *bench) // a second after the job has started
-		cause  error
-		told   time.Duration // latest time at which the handler is told
-		state  nexjob.State
-		tries  int
-		crash  int
+		name  string
+		harm  func(b *bench) // a second after the job has started
+		cause error
+		told  time.Duration // latest time at which the handler is told
+		state nexjob.State
+		tries int
+		crash int
 	}{
 		{"lost to another worker", func(b *bench) {
 			b.store.set(func(s *storage) {
