@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -45,7 +44,7 @@ func (b *bench) sleep(d time.Duration) {
 	synctest.Wait()
 }
 
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func (b *bench) worker(o worker.Options) *worker.Worker {
 	if o.Logger == nil {

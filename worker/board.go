@@ -322,11 +322,15 @@ func (b *board) await(until time.Time, done func() bool) bool {
 		select {
 		case <-changed:
 		case <-timer.C:
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return done()
+			return b.locked(done)
 		}
 	}
+}
+
+func (b *board) locked(ask func() bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return ask()
 }
 
 // stuckLocked reports whether the handler ignores that its context has ended.

@@ -236,7 +236,7 @@ func TestStopWhileCompleting(t *testing.T) {
 			})
 		id := b.enqueue(nexjob.Options{})
 		b.sleep(time.Second)
-		err, took := b.timed(stop)
+		took, err := b.timed(stop)
 		var left *worker.StopError
 		if !errors.As(err, &left) || left.Left[0].Job != id || left.Left[0].GivenBack ||
 			!strings.Contains(err.Error(), "transaction") || took > 6*time.Second {

@@ -1,8 +1,8 @@
 package worker
 
 import (
-	"container/heap"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +13,7 @@ import (
 // worker wrote, and what the scout saw. A time that proves wrong costs one claim.
 type dues struct {
 	mu    sync.Mutex
-	times timeHeap
+	times []time.Time // in order
 }
 
 // maxDues bounds what is remembered; the poll finds the rest.
@@ -23,37 +23,29 @@ const maxDues = 1024
 func (d *dues) add(at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.times) < maxDues {
-		// Engines keep whole microseconds, so a claim at the very instant could
-		// still find the job a fraction ahead of its time.
-		heap.Push(&d.times, at.Add(time.Millisecond))
+	if len(d.times) >= maxDues {
+		return
 	}
+	// Engines keep whole microseconds, so a claim at the very instant could still
+	// find the job a fraction ahead of its time.
+	at = at.Add(time.Millisecond)
+	i, _ := slices.BinarySearchFunc(d.times, at, time.Time.Compare)
+	d.times = slices.Insert(d.times, i, at)
 }
 
 // next returns the earliest time that lies after now and forgets those before.
 func (d *dues) next(now time.Time) (time.Time, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for len(d.times) > 0 && !d.times[0].After(now) {
-		heap.Pop(&d.times)
+	ahead := slices.IndexFunc(d.times, func(at time.Time) bool { return at.After(now) })
+	if ahead < 0 {
+		ahead = len(d.times)
 	}
+	d.times = slices.Delete(d.times, 0, ahead)
 	if len(d.times) == 0 {
 		return time.Time{}, false
 	}
 	return d.times[0], true
-}
-
-type timeHeap []time.Time
-
-func (h timeHeap) Len() int           { return len(h) }
-func (h timeHeap) Less(i, j int) bool { return h[i].Before(h[j]) }
-func (h timeHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *timeHeap) Push(x any)        { *h = append(*h, x.(time.Time)) } //nolint:forcetypeassert // heap passes back what was pushed
-func (h *timeHeap) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return last
 }
 
 // scout looks ahead for the earliest job that falls due, so that delayed jobs and

@@ -46,8 +46,6 @@ func TestRenewalAnswers(t *testing.T) {
 		cause error
 		told  time.Duration // latest time at which the handler is told
 		state nexjob.State
-		tries int
-		crash int
 	}{
 		{"lost to another worker", func(b *bench) {
 			b.store.set(func(s *storage) {
@@ -57,7 +55,7 @@ func TestRenewalAnswers(t *testing.T) {
 					}
 				}
 			})
-		}, nexjob.ErrLeaseLost, 2 * time.Second, nexjob.Processing, 0, 0},
+		}, nexjob.ErrLeaseLost, 2 * time.Second, nexjob.Processing},
 		{"storage unreachable for good", func(b *bench) {
 			b.store.set(func(s *storage) {
 				s.before = func(method string) error {
@@ -67,7 +65,7 @@ func TestRenewalAnswers(t *testing.T) {
 					return nil
 				}
 			})
-		}, nexjob.ErrLeaseLost, 4 * time.Second, nexjob.Processing, 0, 1},
+		}, nexjob.ErrLeaseLost, 4 * time.Second, nexjob.Processing},
 		{"storage unreachable for half a lease", func(b *bench) {
 			b.store.set(func(s *storage) {
 				s.before = func(method string) error {
@@ -77,7 +75,7 @@ func TestRenewalAnswers(t *testing.T) {
 					return nil
 				}
 			})
-		}, nil, 0, nexjob.Succeeded, 0, 0},
+		}, nil, 0, nexjob.Succeeded},
 		{"busy once", func(b *bench) {
 			b.store.set(func(s *storage) {
 				s.renewal = func(answers []nexjob.Renewal) {
@@ -88,7 +86,7 @@ func TestRenewalAnswers(t *testing.T) {
 					}
 				}
 			})
-		}, nil, 0, nexjob.Succeeded, 0, 0},
+		}, nil, 0, nexjob.Succeeded},
 		{"busy until the lease ends", func(b *bench) {
 			b.store.set(func(s *storage) {
 				s.renewal = func(answers []nexjob.Renewal) {
@@ -97,10 +95,10 @@ func TestRenewalAnswers(t *testing.T) {
 					}
 				}
 			})
-		}, nexjob.ErrLeaseLost, 4 * time.Second, nexjob.Processing, 0, 0},
+		}, nexjob.ErrLeaseLost, 4 * time.Second, nexjob.Processing},
 		{"asked to stop", func(b *bench) {
 			b.amend(nexjob.Action{Act: nexjob.ActCancel}, nexjob.Query{})
-		}, nexjob.ErrStopped, 2 * time.Second, nexjob.Cancelled, 0, 0},
+		}, nexjob.ErrStopped, 2 * time.Second, nexjob.Cancelled},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -127,7 +125,9 @@ func TestRenewalAnswers(t *testing.T) {
 				if !errors.Is(cause, tt.cause) || told > tt.told {
 					t.Errorf("handler was told %v after %s; want %v by %s", cause, told, tt.cause, tt.told)
 				}
-				b.want(id, tt.state, tt.tries, tt.crash, 0)
+				if j := b.job(id); j.State != tt.state || j.Tries != 0 {
+					t.Errorf("job %v after %d tries", j.State, j.Tries)
+				}
 				if lost := w.Health().LeasesLost; (lost == 1) != errors.Is(tt.cause, nexjob.ErrLeaseLost) {
 					t.Errorf("%d leases lost are counted", lost)
 				}

@@ -59,8 +59,7 @@ func (w *Worker) failedTry(a *attempt, err error) (end nexjob.Settlement) {
 	wait := nexjob.Retry{}.After(tries, random())
 	defer func() {
 		if value := recover(); value != nil {
-			end = nexjob.Settlement{Lease: a.lease, As: nexjob.EndRetry, Delay: wait,
-				Error: errorText(err)}
+			end = nexjob.Settlement{Lease: a.lease, As: nexjob.EndRetry, Delay: wait, Error: errorText(err)}
 			if tries >= job.MaxAttempts {
 				end.As, end.Delay = nexjob.EndFailed, 0
 			}
@@ -107,8 +106,7 @@ func errorText(err error) (text string) {
 		}
 	}()
 	text = err.Error()
-	var panicked *PanicError
-	if errors.As(err, &panicked) {
+	if panicked, ok := errors.AsType[*PanicError](err); ok {
 		text += "\n\n" + panicked.Stack
 	}
 	return nexjob.CutText(text, nexjob.MaxError)

@@ -171,8 +171,7 @@ func (r *Run) success() nexjob.Settlement {
 // is remembered, so that a handler which wraps the error without %w cannot turn it
 // into an ordinary failure.
 func (r *Run) unknown(err error) *uncertainError {
-	var unknown *uncertainError
-	if errors.As(err, &unknown) {
+	if unknown, ok := errors.AsType[*uncertainError](err); ok {
 		return unknown
 	}
 	r.mu.Lock()

@@ -156,8 +156,10 @@ func TestAnswerThatCannotBeKept(t *testing.T) {
 			bubble(t, func(b *bench) {
 				sent := 0
 				b.run(worker.Options{}, func(ctx context.Context, run *worker.Run, _ args) error {
-					_, err := worker.Effect[any]{Name: "charge", RepeatableFor: time.Hour,
-						Send: func(context.Context, string) (any, error) { sent++; return answer(), nil }}.Do(ctx, run)
+					_, err := worker.Effect[any]{
+						Name: "charge", RepeatableFor: time.Hour,
+						Send: func(context.Context, string) (any, error) { sent++; return answer(), nil },
+					}.Do(ctx, run)
 					return err
 				})
 				id := b.enqueue(nexjob.Options{})

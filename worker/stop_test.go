@@ -13,12 +13,12 @@ import (
 )
 
 // timed calls stop and returns what it answered and how long it took.
-func (b *bench) timed(stop func() error) (error, time.Duration) { //nolint:revive // the error is what is looked at
+func (b *bench) timed(stop func() error) (took time.Duration, err error) {
 	began := time.Now()
-	err := stop()
-	took := time.Since(began)
+	err = stop()
+	took = time.Since(began)
 	synctest.Wait()
-	return err, took
+	return took, err
 }
 
 // A stop waits for a handler that ends by itself, claims nothing more, and leaves
@@ -31,7 +31,7 @@ func TestStopWaits(t *testing.T) {
 		})
 		id, next := b.enqueue(nexjob.Options{}), b.enqueue(nexjob.Options{})
 		b.sleep(time.Second)
-		err, took := b.timed(stop)
+		took, err := b.timed(stop)
 		if err != nil || took != 19*time.Second {
 			t.Errorf("Run returned %v after %s", err, took)
 		}
@@ -73,7 +73,7 @@ func TestStopInterrupts(t *testing.T) {
 				})
 				id := b.enqueue(nexjob.Options{})
 				synctest.Wait()
-				if err, took := b.timed(stop); err != nil || took != 27*time.Second {
+				if took, err := b.timed(stop); err != nil || took != 27*time.Second {
 					t.Errorf("Run returned %v after %s", err, took)
 				}
 				b.want(id, tt.state, tt.tries, 0, tt.given)
@@ -93,7 +93,7 @@ func TestStopIsOnTime(t *testing.T) {
 			})
 		id := b.enqueue(nexjob.Options{})
 		b.sleep(time.Second)
-		err, took := b.timed(stop)
+		took, err := b.timed(stop)
 		var left *worker.StopError
 		if !errors.As(err, &left) || len(left.Left) != 1 || left.Left[0].Job != id || !left.Left[0].GivenBack ||
 			!strings.Contains(err.Error(), id.String()) {
@@ -123,7 +123,7 @@ func TestStopWithoutStorage(t *testing.T) {
 		b.cut("settle", 0, time.Hour)
 		id := b.enqueue(nexjob.Options{})
 		b.sleep(time.Second)
-		err, took := b.timed(stop)
+		took, err := b.timed(stop)
 		if err == nil || !strings.Contains(err.Error(), id.String()) || !strings.Contains(err.Error(), "settlement") {
 			t.Errorf("Run returned %v", err)
 		}
@@ -150,7 +150,7 @@ func TestStopDuringClaim(t *testing.T) {
 			return nil
 		})
 		b.sleep(time.Second)
-		if err, took := b.timed(stop); err != nil || took > 2*time.Second {
+		if took, err := b.timed(stop); err != nil || took > 2*time.Second {
 			t.Errorf("Run returned %v after %s", err, took)
 		}
 		b.want(id, nexjob.Enqueued, 0, 0, 1)

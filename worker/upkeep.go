@@ -53,14 +53,13 @@ func (w *Worker) upkeep(ctx context.Context) {
 
 // step does one step of upkeep in the storage's time. One that fails is tried again
 // in the next round and does not keep the others from running.
-func (w *Worker) step(ctx context.Context, what string, do func(ctx context.Context, now time.Time) error) bool {
+func (w *Worker) step(ctx context.Context, what string, do func(ctx context.Context, now time.Time) error) {
 	limited, cancel := context.WithTimeout(ctx, max(w.options.Lease, time.Second))
 	defer cancel()
 	err := w.clock.Do(limited, func(now time.Time) error { return do(limited, now) })
 	if err != nil && ctx.Err() == nil {
 		w.storageFailed(what, err)
 	}
-	return err == nil
 }
 
 // recoverLeases is a claim of no job: full slots, a paused queue or a kind that

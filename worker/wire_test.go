@@ -31,7 +31,7 @@ func TestNothingSent(t *testing.T) {
 	selfSigned.StartTLS()
 	defer selfSigned.Close()
 	silent := listen(t, func(net.Conn) {}) // accepts, never speaks TLS
-	plain := listen(t, func(c net.Conn) { fmt.Fprint(c, "this is no TLS\r\n") })
+	plain := listen(t, func(c net.Conn) { _, _ = fmt.Fprint(c, "this is no TLS\r\n") })
 	cuts := listen(t, func(c net.Conn) {
 		_, _ = bufio.NewReader(c).ReadString('\n')
 		_ = c.Close()

@@ -148,6 +148,13 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+type nilError struct{ n int }
+
+func (e *nilError) act(*worker.Run) error {
+	e.n++
+	return nil
+}
+
 // badError panics wherever somebody looks at it.
 type badError struct{}
 
@@ -172,7 +179,7 @@ func TestPanicIsAnError(t *testing.T) {
 			run.Go(func() error { time.Sleep(time.Second); return errors.New("late ouch") })
 			return nil
 		}, "late ouch"},
-		"nil pointer": {func(*worker.Run) error { var p *args; p.N++; return nil }, "nil pointer"},
+		"nil pointer": {func(run *worker.Run) error { return (*nilError)(nil).act(run) }, "nil pointer"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
