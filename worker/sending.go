@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/worker/internal/wire"
 )
 
 // sending is one Effect.Do with the answer's type inside its functions.
@@ -62,8 +63,8 @@ func (s *sending) intend(ctx context.Context, turn int, standing *nexjob.Receipt
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	before, wire := s.run.sendBefore()
-	if time.Until(wire) < s.run.worker.sendMargin() {
+	before, last := s.run.sendBefore()
+	if time.Until(last) < s.run.worker.sendMargin() {
 		return nil, errNoTime
 	}
 	intent := nexjob.Receipt{
@@ -89,7 +90,7 @@ func (s *sending) intend(ctx context.Context, turn int, standing *nexjob.Receipt
 		return nil, errNotFirst
 	}
 	repeat := standing != nil && standing.State == nexjob.Intended
-	return s.call(ctx, wire, &recorded.Standing, repeat)
+	return s.call(ctx, last, &recorded.Standing, repeat)
 }
 
 // permanentAnswer marks what the storage will always answer.
@@ -103,11 +104,11 @@ func permanentAnswer(err error) error {
 // call sends under a deadline before the lease's end and records what came of it.
 // A repeat that was not sent says nothing of the sends before it.
 func (s *sending) call(
-	ctx context.Context, wire time.Time, intent *nexjob.Receipt, repeat bool,
+	ctx context.Context, last time.Time, intent *nexjob.Receipt, repeat bool,
 ) (*nexjob.Receipt, error) {
-	limited, cancel := context.WithDeadlineCause(ctx, wire, errNoTime)
+	limited, cancel := context.WithDeadlineCause(ctx, last, errNoTime)
 	defer cancel()
-	watched, trace := watchWire(limited)
+	watched, trace := wire.Watch(limited)
 	var value encoded
 	err := limited.Err()
 	if err != nil {
@@ -118,7 +119,7 @@ func (s *sending) call(
 	var refused *refusedError
 	switch {
 	case errors.As(err, &refused) && !(refused.unsent && repeat),
-		!errors.As(err, &refused) && !repeat && trace.nothingSent(err):
+		!errors.As(err, &refused) && !repeat && trace.NothingSent(err):
 		return nil, s.refuse(ctx, intent, err)
 	}
 	return nil, s.unknown(intent, "it was sent, and what came of it is not known", err)

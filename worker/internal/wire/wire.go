@@ -1,4 +1,8 @@
-package worker
+// Package wire sees whether a call can have reached an outside service.
+//
+// It stands on the standard library alone and knows nothing of jobs. Start reading
+// at Trace.NothingSent.
+package wire
 
 import (
 	"context"
@@ -11,16 +15,16 @@ import (
 	"sync/atomic"
 )
 
-// wireTrace sees whether an HTTP request under a context got a connection. From
+// Trace sees whether an HTTP request under a context got a connection. From
 // then on it may have been written, whatever error is answered.
-type wireTrace struct {
+type Trace struct {
 	asked atomic.Bool // for a connection
 	used  atomic.Bool // one was handed out
 }
 
-// watchWire returns a context under which net/http tells the trace.
-func watchWire(ctx context.Context) (context.Context, *wireTrace) {
-	t := new(wireTrace)
+// Watch returns a context under which net/http tells the trace.
+func Watch(ctx context.Context) (context.Context, *Trace) {
+	t := new(Trace)
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:      func(string) { t.asked.Store(true) },
 		GotConn:      func(httptrace.GotConnInfo) { t.used.Store(true) },
@@ -29,11 +33,11 @@ func watchWire(ctx context.Context) (context.Context, *wireTrace) {
 	}), t
 }
 
-// nothingSent reports whether an error of Send says by itself that nothing reached
+// NothingSent reports whether an error of Send says by itself that nothing reached
 // the outside service: name look-up, dialling or TLS set-up failed, or the context
 // ended while there was no connection yet. Where any request got a connection it
 // says nothing, because Send may have made more than one call.
-func (t *wireTrace) nothingSent(err error) bool {
+func (t *Trace) NothingSent(err error) bool {
 	if t.used.Load() {
 		return false
 	}

@@ -1,4 +1,4 @@
-package worker
+package wire
 
 import (
 	"bufio"
@@ -91,12 +91,12 @@ func TestNothingSent(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, trace := watchWire(t.Context())
+			ctx, trace := Watch(t.Context())
 			err := tt.send(ctx)
 			if err == nil {
 				t.Fatal("the send did not fail")
 			}
-			if got := trace.nothingSent(err); got != tt.want {
+			if got := trace.NothingSent(err); got != tt.want {
 				t.Errorf("nothing sent: %v, want %v, by %v", got, tt.want, err)
 			}
 		})
