@@ -42,8 +42,10 @@ func (w *Worker) start(base context.Context, a *attempt) {
 	}
 	ctx, cancel := context.WithCancelCause(base)
 	a.cancel, a.started = cancel, time.Now()
-	w.board.add(a, timeout, w.options.Grace, func() { w.lost(a, "it could not be renewed before it ended") },
-		func() { w.abandonTimedOut(a, timeout) })
+	w.board.add(a, timeout, w.options.Grace, func() {
+		const why = "it could not be renewed before it ended"
+		w.countLost(a, why, w.board.lapsed(a, why))
+	}, func() { w.abandonTimedOut(a, timeout) })
 	w.stats.count(func(c *Counts) { c.Claimed++ })
 	go func() {
 		defer cancel(nil)
@@ -96,7 +98,7 @@ func (w *Worker) finish(ctx context.Context, a *attempt, err error) {
 	end := w.judge(ctx, a, err)
 	if !w.board.conclude(a) {
 		w.stats.count(func(c *Counts) { c.LateResults++ })
-		a.run.log.Warn("late result of a handler refused: its attempt had ended",
+		a.run.Logger().Warn("late result of a handler refused: its attempt had ended",
 			"ending", end.As.String(), "error", end.Error)
 		return
 	}
@@ -105,9 +107,13 @@ func (w *Worker) finish(ctx context.Context, a *attempt, err error) {
 
 // lost tells a handler that its lease is gone. Nothing of its attempt is written.
 func (w *Worker) lost(a *attempt, why string) {
-	if w.board.lose(a, why) {
+	w.countLost(a, why, w.board.lose(a, why))
+}
+
+func (w *Worker) countLost(a *attempt, why string, lost bool) {
+	if lost {
 		w.stats.count(func(c *Counts) { c.LeasesLost++ })
-		a.run.log.Warn("lease lost", "reason", why)
+		a.run.Logger().Warn("lease lost", "reason", why)
 	}
 }
 
@@ -120,7 +126,7 @@ func (w *Worker) abandonTimedOut(a *attempt, timeout time.Duration) {
 		return
 	}
 	w.stats.count(func(c *Counts) { c.TimedOut++ })
-	a.run.log.Error("handler ignores its time-out; the attempt is settled without it", "timeout", timeout.String())
+	a.run.Logger().Error("handler ignores its time-out; the attempt is settled without it", "timeout", timeout.String())
 	end := w.failedTry(a, fmt.Errorf("%w: the handler %s", ErrTimeout, why))
 	w.settler.add(a, end)
 }

@@ -54,9 +54,9 @@ type board struct {
 
 func newBoard() *board { return &board{attempts: make(map[nexjob.Lease]*attempt)} }
 
-// add takes an attempt in. lost runs when the lease ends unrenewed while the
-// handler runs, late when timeout and grace are over (timeout 0: never).
-func (b *board) add(a *attempt, timeout, grace time.Duration, lost, late func()) {
+// add takes an attempt in. lapsed runs when its lease was to end while the handler
+// runs, late when timeout and grace are over (timeout 0: never).
+func (b *board) add(a *attempt, timeout, grace time.Duration, lapsed, late func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.attempts[a.lease] = a
@@ -68,7 +68,7 @@ func (b *board) add(a *attempt, timeout, grace time.Duration, lost, late func())
 		return
 	}
 	a.grace = max(grace, time.Millisecond)
-	a.lapse = time.AfterFunc(time.Until(a.ends), lost)
+	a.lapse = time.AfterFunc(time.Until(a.ends), lapsed)
 	if timeout > 0 {
 		a.overdue = time.AfterFunc(timeout+grace, late)
 	}
@@ -143,6 +143,14 @@ func (b *board) lose(a *attempt, why string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.loseLocked(a, why)
+}
+
+// lapsed loses a running attempt if its lease has ended: a renewal may have been
+// quicker than the timer that asks for it.
+func (b *board) lapsed(a *attempt, why string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !time.Now().Before(a.ends) && b.loseLocked(a, why)
 }
 
 func (b *board) loseLocked(a *attempt, why string) bool {

@@ -136,7 +136,7 @@ func (w *Worker) claimRequest(n int) nexjob.ClaimRequest {
 		N:          n,
 		Lease:      w.options.Lease,
 		Queues:     w.queueOrder(),
-		Kinds:      w.kinds(),
+		Kinds:      w.kinds,
 		CrashLimit: w.options.CrashLimit,
 	}
 }
@@ -282,7 +282,7 @@ func (w *Worker) earliestDue(ctx context.Context) (time.Time, error) {
 	err := w.clock.Do(ctx, func(now time.Time) error {
 		at := time.Now()
 		tallies, err := w.store.Count(ctx, now, nexjob.Query{
-			Kinds: w.kinds(), Queues: w.queueOrder(), States: []nexjob.State{nexjob.Scheduled},
+			Kinds: w.kinds, Queues: w.queueOrder(), States: []nexjob.State{nexjob.Scheduled},
 		})
 		for _, t := range tallies {
 			due := at.Add(t.OldestDue.Sub(now))

@@ -75,7 +75,7 @@ func (r *Run) askedToComplete() bool {
 // with the error that it returns.
 func (w *Worker) verify(ctx context.Context, a *attempt, returned error) (ended bool, err error) {
 	job, err := w.standing(context.WithoutCancel(ctx), a)
-	log := a.run.log
+	log := a.run.Logger()
 	if err != nil {
 		log.Error("it is not known whether the job's own transaction has committed; its lease is let go",
 			"error", err.Error())

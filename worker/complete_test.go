@@ -164,6 +164,9 @@ func TestCompletingOutlivesTheLease(t *testing.T) {
 		if h := w.Health(); len(h.Stuck) != 0 || h.Busy != 1 || h.LeasesLost != 0 {
 			t.Errorf("health %+v", h)
 		}
+		if n := b.store.count("renew"); n != 0 {
+			t.Errorf("%d renewals of a job that is completing", n)
+		}
 		b.sleep(time.Minute)
 		b.want(id, nexjob.Succeeded, 0, 0, 0)
 		if h := w.Health(); h.Succeeded != 1 || h.LeasesLost != 0 || h.TimedOut != 0 {
@@ -224,7 +227,7 @@ func TestCompletionIsVerifiedLater(t *testing.T) {
 // commit.
 func TestStopWhileCompleting(t *testing.T) {
 	bubble(t, func(b *bench) {
-		_, stop := b.run(worker.Options{ShutdownTimeout: 5 * time.Second},
+		w, stop := b.run(worker.Options{ShutdownTimeout: 5 * time.Second},
 			func(ctx context.Context, run *worker.Run, _ args) error {
 				return memory.InTx(ctx, b.store.Store, func(tx *memory.Tx) error {
 					if err := run.CompleteIn(ctx, tx); err != nil {
@@ -242,7 +245,51 @@ func TestStopWhileCompleting(t *testing.T) {
 			!strings.Contains(err.Error(), "transaction") || took > 6*time.Second {
 			t.Errorf("Run returned %v after %s", err, took)
 		}
+		b.sleep(10 * time.Second)
+		if stuck := w.Health().Stuck; len(stuck) != 0 {
+			t.Errorf("stuck while completing: %+v", stuck)
+		}
 		b.sleep(time.Minute)
 		b.want(id, nexjob.Succeeded, 0, 0, 0)
 	})
+}
+
+// A CompleteIn that the storage has refused leaves the attempt where it was: under
+// its time-out, and under its lease.
+func TestRefusedCompletionIsUnderTheTimeoutAgain(t *testing.T) {
+	bubble(t, func(b *bench) {
+		slow := slowJoin{b.store}
+		w := worker.New(&slow, worker.Options{Logger: quiet(), Grace: time.Second})
+		runs := 0
+		worker.Handle(w, kindA, func(ctx context.Context, run *worker.Run, _ args) error {
+			if runs++; runs > 1 {
+				return nil
+			}
+			if err := run.CompleteIn(context.WithoutCancel(ctx), new(memory.Tx)); !errors.Is(err, errTorn) {
+				t.Errorf("CompleteIn answered %v", err)
+			}
+			time.Sleep(time.Minute)
+			return nil
+		})
+		b.start(w)
+		id := b.enqueue(nexjob.Options{Timeout: time.Second})
+		b.sleep(20 * time.Second)
+		if j := b.want(id, nexjob.Scheduled, 1, 0, 0); !strings.Contains(j.Reason, "timed out") {
+			t.Errorf("reason %q", j.Reason)
+		}
+		b.sleep(2 * time.Minute)
+		b.want(id, nexjob.Succeeded, 1, 0, 0)
+	})
+}
+
+// slowJoin settles nothing inside a transaction, and takes 10 s to say so.
+type slowJoin struct{ *storage }
+
+func (s *slowJoin) Join(nexjob.Tx) (nexjob.Joined, error) { return slowJoined{}, nil }
+
+type slowJoined struct{ nexjob.Joined }
+
+func (slowJoined) Settle(context.Context, time.Time, []nexjob.Settlement) ([]nexjob.Settled, error) {
+	time.Sleep(10 * time.Second)
+	return nil, errTorn
 }

@@ -424,3 +424,52 @@ func TestSendEndsBeforeTheLease(t *testing.T) {
 		}
 	})
 }
+
+// What has happened is recorded even if the handler was told to stop meanwhile.
+func TestConfirmedAfterTheContextEnded(t *testing.T) {
+	bubble(t, func(b *bench) {
+		p := &provider{b: b}
+		w := charge(b, worker.Options{Grace: 10 * time.Second}, worker.Effect[paid]{
+			Name: "charge", AtMostOnce: true,
+			Send: func(ctx context.Context, key string) (paid, error) {
+				<-ctx.Done()
+				return p.send(ctx, key)
+			},
+		}, func(int, paid) error { return errTorn })
+		id := b.enqueue(nexjob.Options{Timeout: time.Second, MaxAttempts: 2})
+		b.sleep(time.Minute)
+		b.want(id, nexjob.Failed, 2, 0, 0)
+		b.effect(id, nexjob.Confirmed)
+		if len(p.keys) != 1 || w.Health().TimedOut != 0 {
+			t.Errorf("sent at %v", p.at)
+		}
+	})
+}
+
+// With a context that has ended, or too little of the lease left, nothing is
+// recorded and nothing is sent.
+func TestEffectThatCannotBeSentInTime(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		bubble(t, func(b *bench) {
+			p := &provider{b: b}
+			b.cut("renew", 0, time.Hour)
+			b.run(worker.Options{Lease: 10 * time.Second}, func(ctx context.Context, run *worker.Run, _ args) error {
+				if late {
+					time.Sleep(8500 * time.Millisecond)
+				} else {
+					ended, cancel := context.WithCancel(ctx)
+					cancel()
+					ctx = ended
+				}
+				_, err := worker.Effect[paid]{Name: "charge", Send: p.send, AtMostOnce: true}.Do(ctx, run)
+				return err
+			})
+			id := b.enqueue(nexjob.Options{})
+			b.sleep(9 * time.Second)
+			b.want(id, nexjob.Scheduled, 1, 0, 0)
+			if n := len(b.receipts(id)); n != 0 || len(p.keys) != 0 {
+				t.Errorf("%d receipts, sent at %v", n, p.at)
+			}
+		})
+	}
+}

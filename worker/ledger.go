@@ -150,7 +150,7 @@ func (r *Run) write(
 		case errors.Is(err, nexjob.ErrClosed), !repeat(err):
 			return nexjob.Recorded{}, err
 		}
-		r.log.Warn("receipt could not be written; it is tried again", "receipt", receipt.Name,
+		r.Logger().Warn("receipt could not be written; it is tried again", "receipt", receipt.Name,
 			"receipt_state", receipt.State.String(), "error", err.Error())
 		if !pause(ctx, backoff(failures, min(time.Second, w.options.Lease/10))) {
 			return nexjob.Recorded{}, context.Cause(ctx)

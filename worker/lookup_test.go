@@ -167,7 +167,7 @@ func TestCancelWithUnknownOutcome(t *testing.T) {
 					t.Errorf("job %v, wished %v", j.State, j.Wished)
 				}
 				b.sleep(time.Hour)
-				if j := b.job(id); j.State != nexjob.Cancelled || !strings.Contains(j.Reason, "ann") {
+				if j := b.want(id, nexjob.Cancelled, 0, 0, 1); !strings.Contains(j.Reason, "ann") {
 					t.Errorf("job %v: %s", j.State, j.Reason)
 				}
 				if len(p.keys) != 1 || len(p.looked) != 1 {

@@ -64,8 +64,8 @@ type Options struct {
 
 // Queue is a queue that a worker serves.
 type Queue struct {
-	Name   string
-	Weight int // share of first places, with Options.Weighted; default 1
+	Name   string `json:"name"`
+	Weight int    `json:"weight,omitempty"` // share of first places, with Options.Weighted; default 1
 }
 
 // Retention says how long ended jobs are kept, per state. 0 is the default,

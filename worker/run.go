@@ -20,8 +20,8 @@ type Run struct {
 	worker  *Worker
 	attempt *attempt
 	job     nexjob.Job
-	lookup  bool // the job was Uncertain: its effect asks before it sends
-	log     *slog.Logger
+	lookup  bool                // the job was Uncertain: its effect asks before it sends
+	logger  func() *slog.Logger // made when it is first asked for
 	gate    *nexjob.OpenTx
 	group   group
 
@@ -42,8 +42,10 @@ func newRun(w *Worker, a *attempt, c *nexjob.Claimed) *Run {
 	for _, receipt := range c.Receipts {
 		r.receipts[receipt.Slot()] = receipt
 	}
-	r.log = w.log.With("job", r.job.ID.String(), "operation", r.job.Operation.String(), "kind", r.job.Kind,
-		"key", r.job.Key, "attempt", r.Try(), "fence", r.job.Fence)
+	r.logger = sync.OnceValue(func() *slog.Logger {
+		return w.log.With("job", r.job.ID.String(), "operation", r.job.Operation.String(), "kind", r.job.Kind,
+			"key", r.job.Key, "attempt", r.Try(), "fence", r.job.Fence)
+	})
 	return r
 }
 
@@ -88,7 +90,7 @@ func (r *Run) Meta() map[string]string { return maps.Clone(r.job.Meta) }
 
 // Logger returns a logger whose every line carries job, operation, kind, key,
 // attempt and fence.
-func (r *Run) Logger() *slog.Logger { return r.log }
+func (r *Run) Logger() *slog.Logger { return r.logger() }
 
 // Next adds a job that is enqueued together with this one's success, in the same
 // step, and not at all if the attempt ends otherwise. Mistakes are answered here; a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -92,7 +93,7 @@ func (s *settler) covered(batch []pending) []pending {
 			return false
 		}
 		w.stats.count(func(c *Counts) { c.LetGo++ })
-		p.attempt.run.log.Error("settlement let go: it could not be written before the lease ended",
+		p.attempt.run.Logger().Error("settlement let go: it could not be written before the lease ended",
 			"ending", p.end.As.String(), "error", p.end.Error)
 		w.board.settled(p.attempt)
 		return true
@@ -147,7 +148,7 @@ func (s *settler) call(ctx context.Context, batch []pending) (left []pending, er
 		return batch, err
 	}
 	for i, p := range batch {
-		if again, ok := s.answered(p, answers[i], at); ok {
+		if again, ok := s.answered(ctx, p, answers[i], at); ok {
 			left = append(left, again)
 		}
 	}
@@ -159,23 +160,25 @@ func (s *settler) call(ctx context.Context, batch []pending) (left []pending, er
 
 // answered acts on the answer to one settlement that was written at at on our
 // clock. It returns one to try again, if any.
-func (s *settler) answered(p pending, answer nexjob.Settled, at time.Time) (again pending, ok bool) {
+func (s *settler) answered(
+	ctx context.Context, p pending, answer nexjob.Settled, at time.Time,
+) (again pending, ok bool) {
 	w := s.worker
-	log := p.attempt.run.log
+	log := p.attempt.run.Logger
 	switch {
 	case answer.Err == nil:
-		s.written(p, answer, at)
+		s.written(ctx, p, answer, at)
 		w.board.settled(p.attempt)
 		return pending{}, false
 	case errors.Is(answer.Err, nexjob.ErrLeaseLost):
 		w.stats.count(func(c *Counts) { c.StaleWritesRefused++ })
-		log.Warn("stale settlement refused: the job was claimed again, was settled, or is gone",
+		log().Warn("stale settlement refused: the job was claimed again, was settled, or is gone",
 			"ending", p.end.As.String(), "error", p.end.Error)
 		w.board.settled(p.attempt)
 		return pending{}, false
 	case errors.Is(answer.Err, nexjob.ErrInvalid) && !p.changed:
 		// What the storage finds invalid now it will find invalid always.
-		log.Error("settlement refused; the attempt fails instead", "ending", p.end.As.String(),
+		log().Error("settlement refused; the attempt fails instead", "ending", p.end.As.String(),
 			"error", answer.Err.Error())
 		p.changed = true
 		p.end = ending(p.attempt, nexjob.EndFailed, 0,
@@ -187,9 +190,14 @@ func (s *settler) answered(p pending, answer nexjob.Settled, at time.Time) (agai
 }
 
 // written counts and logs a settlement that stands.
-func (s *settler) written(p pending, answer nexjob.Settled, at time.Time) {
+func (s *settler) written(ctx context.Context, p pending, answer nexjob.Settled, at time.Time) {
 	w := s.worker
-	log := p.attempt.run.log.With("state", answer.State.String())
+	say := func(level slog.Level, what string, more ...any) {
+		if w.log.Enabled(ctx, level) {
+			more = append(more, "state", answer.State.String())
+			p.attempt.run.Logger().Log(ctx, level, what, more...) //nolint:sloglint // constant at each call
+		}
+	}
 	if p.end.Delay > 0 {
 		w.dues.add(at.Add(p.end.Delay))
 	}
@@ -197,25 +205,25 @@ func (s *settler) written(p pending, answer nexjob.Settled, at time.Time) {
 	switch p.end.As {
 	case nexjob.EndSucceeded:
 		counted = func(c *Counts) *int64 { return &c.Succeeded }
-		log.Debug("job succeeded")
+		say(slog.LevelDebug, "job succeeded")
 	case nexjob.EndFailed:
 		counted = func(c *Counts) *int64 { return &c.Failed }
-		log.Error("job failed", "error", p.end.Error)
+		say(slog.LevelError, "job failed", "error", p.end.Error)
 	case nexjob.EndRetry:
 		counted = func(c *Counts) *int64 { return &c.Retried }
-		log.Warn("try failed", "error", p.end.Error, "retry_after", p.end.Delay.String())
+		say(slog.LevelWarn, "try failed", "error", p.end.Error, "retry_after", p.end.Delay.String())
 	case nexjob.EndSnoozed:
 		counted = func(c *Counts) *int64 { return &c.Snoozed }
-		log.Debug("job snoozed", "for", p.end.Delay.String())
+		say(slog.LevelDebug, "job snoozed", "for", p.end.Delay.String())
 	case nexjob.EndInterrupted:
 		counted = func(c *Counts) *int64 { return &c.Interrupted }
-		log.Info("job given back", "error", p.end.Error)
+		say(slog.LevelInfo, "job given back", "error", p.end.Error)
 	case nexjob.EndUncertain:
 		counted = func(c *Counts) *int64 { return &c.Uncertain }
-		log.Error("job is uncertain", "error", p.end.Error, "lookup_after", p.end.Delay.String())
+		say(slog.LevelError, "job is uncertain", "error", p.end.Error, "lookup_after", p.end.Delay.String())
 	case nexjob.EndCancelled:
 		counted = func(c *Counts) *int64 { return &c.Cancelled }
-		log.Info("job cancelled", "error", p.end.Error)
+		say(slog.LevelInfo, "job cancelled", "error", p.end.Error)
 	case nexjob.EndCrashed: // written by Claim alone
 	}
 	if counted != nil {
@@ -223,7 +231,7 @@ func (s *settler) written(p pending, answer nexjob.Settled, at time.Time) {
 	}
 	for _, f := range answer.Followers {
 		if f.Err != nil {
-			log.Warn("a job that the handler added was not enqueued", "follower", f.ID.String(), "error", f.Err.Error())
+			say(slog.LevelWarn, "a job that the handler added was not enqueued", "follower", f.ID.String(), "error", f.Err.Error())
 		}
 	}
 }

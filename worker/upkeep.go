@@ -131,7 +131,7 @@ func (w *Worker) putPresence(ctx context.Context, now time.Time) error {
 	}
 	value, err := json.Marshal(Presence{
 		Name: w.name, Host: host, PID: os.Getpid(), Started: health.Started, Slots: health.Slots, Busy: health.Busy,
-		Stuck: len(health.Stuck), Stopping: health.Stopping, Queues: w.options.Queues, Kinds: w.kinds(),
+		Stuck: len(health.Stuck), Stopping: health.Stopping, Queues: w.options.Queues, Kinds: w.kinds,
 	})
 	if err != nil {
 		return err

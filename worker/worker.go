@@ -32,6 +32,8 @@ type Worker struct {
 	stats   stats
 	wake    chan struct{} // tells the claimer that a slot came free or a due time is known
 
+	kinds []string // all names in handlers, from Run on
+
 	mu       sync.Mutex
 	handlers map[string]*handler // by kind and by each of its former names
 	mistakes []error
@@ -168,7 +170,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	lanes.Go(func() { w.upkeep(claims) })
 	lanes.Go(func() { w.renewer(base) })
 	lanes.Go(func() { w.settler.work(base) })
-	w.log.Info("worker started", "worker", w.name, "slots", w.slots.Load(), "kinds", w.kinds())
+	w.log.Info("worker started", "worker", w.name, "slots", w.slots.Load(), "kinds", w.kinds)
 
 	select {
 	case <-ctx.Done():
@@ -200,6 +202,7 @@ func (w *Worker) begin() error {
 		return errors.Join(w.mistakes...)
 	}
 	w.state = working
+	w.kinds = slices.Sorted(maps.Keys(w.handlers))
 	w.startAt = time.Now()
 	return nil
 }
@@ -212,13 +215,6 @@ func ended(group *sync.WaitGroup) <-chan struct{} {
 		group.Wait()
 	}()
 	return done
-}
-
-// kinds returns the names that the worker claims, in order.
-func (w *Worker) kinds() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Sorted(maps.Keys(w.handlers))
 }
 
 // kick wakes the claimer. Kicks that it has not taken yet are one.
