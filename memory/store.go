@@ -68,7 +68,7 @@ func (s *Store) lock(ctx context.Context, now time.Time) (time.Time, error) {
 	if err := s.check(ctx, now); err != nil {
 		return now, err
 	}
-	wait := onewriter.StartWait()
+	wait := onewriter.StartWait(s.clock)
 	select {
 	case <-s.writer:
 		return wait.Add(now), nil
