@@ -92,6 +92,9 @@ func heldChild(b *bench) {
 	got := b.enqueue(childOf("k", on(nexjob.OnSuccess, parent.ID)))[0]
 	b.check(got.Err == nil && got.Outcome == nexjob.Existing && got.ID == holder.ID, "a child under a held key: %+v", got)
 	b.equal("the holder", before, b.job(holder.ID))
+	kept := b.job(parent.ID).Followers
+	b.check(len(kept) == 1 && kept[0].ID == holder.ID && kept[0].Key == "k" && kept[0].Outcome == nexjob.Existing,
+		"the answer is recorded on the parent as %+v", kept)
 	b.finish(b.claimOnly(parent.ID), nexjob.EndFailed)
 	b.equal("the holder after the parent's end", before, b.job(holder.ID))
 }

@@ -66,6 +66,16 @@ func verdictChecks() []check {
 		{"look-up: not applied too early", lookupTooEarly},
 		{"look-up: not applied in time", lookupNotApplied},
 		{"look-up: a held-up end has a next look-up", lookupAfterEnd},
+		{"look-up: a crash at the limit leaves it uncertain", func(b *bench) {
+			j := b.askable(nexjob.EndUncertain, time.Minute)
+			b.pass(time.Minute)
+			b.claimOnly(j.ID)
+			b.pass(over)
+			b.upkeep(1)
+			got := b.state(j.ID, nexjob.Uncertain, "its effect has no outcome, whoever died")
+			b.equal("open effects", 1, got.OpenEffects)
+			b.equal("tries", 0, got.Tries)
+		}},
 		{"a stale lease has no verdict", func(b *bench) {
 			c := b.run(newJob("k"))
 			intent := b.intent(c, "card")
