@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/nexjob/nexjob"
@@ -62,7 +61,7 @@ func play(rt *rapid.T, left, right *player, m move) {
 	rt.Helper()
 	want, wantErr := m.make(left)
 	got, gotErr := m.make(right)
-	diff := cmp.Diff([]any{want, left.tidyError(wantErr)}, []any{got, right.tidyError(gotErr)}, compareOptions()...)
+	diff := difference([]any{want, left.tidyError(wantErr)}, []any{got, right.tidyError(gotErr)})
 	if diff != "" {
 		rt.Fatalf("%s: the engine differs from the reference (-reference +engine):\n%s", m.name, diff)
 	}

@@ -145,12 +145,14 @@ func (b *bench) race(handles []nexjob.Storage, random *rand.Rand, name string) [
 	}
 	shared := &pool{jobs: make(map[string][]nexjob.NewJob), leases: make(map[string][]nexjob.Lease)}
 	base := time.Now() // the monotonic clock orders the calls of a history
-	parts := make([][]porcupine.Operation, clients)
+	parts, own := make([][]porcupine.Operation, clients), make([]*rand.Rand, clients)
+	for i := range own {
+		own[i] = rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
+	}
 	b.togetherOn(handles, clients, func(i int, s nexjob.Storage) error {
-		own := rand.New(rand.NewPCG(random.Uint64()+uint64(i), uint64(i))) //nolint:gosec // i is small
-		c := client{id: i, s: s, ctx: b.ctx, now: b.now(), base: base, pool: shared, random: own}
+		c := client{id: i, s: s, ctx: b.ctx, now: b.now(), base: base, pool: shared, random: own[i]}
 		for range callsEach {
-			if err := c.call(c.draw(keys[own.IntN(len(keys))])); err != nil {
+			if err := c.call(c.draw(keys[own[i].IntN(len(keys))])); err != nil {
 				return err
 			}
 		}
