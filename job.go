@@ -71,7 +71,7 @@ type Attempt struct {
 type Follower struct {
 	ID      ID      `json:"id"`  // the job that answered: created or existing
 	Key     string  `json:"key"` // the follower's idempotency key
-	Outcome Outcome `json:"outcome"`
+	Outcome Outcome `json:"outcome,omitempty"`
 	Error   string  `json:"error,omitempty"`
 }
 

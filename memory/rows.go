@@ -98,6 +98,9 @@ func (t *tables) Children(_ context.Context, parents []nexjob.ID) ([]nexjob.Job,
 	return found, nil
 }
 
+// Bodies has nothing to fill in: records are whole here.
+func (t *tables) Bodies(context.Context, []*nexjob.Job) error { return nil }
+
 // WriteJobs keeps changed records.
 func (t *tables) WriteJobs(_ context.Context, writes []onewriter.JobWrite) error {
 	for i := range writes {
@@ -202,14 +205,15 @@ func (t *tables) DropEntry(_ context.Context, kind, name string) error {
 }
 
 // DropExpired removes entries whose time is over.
-func (t *tables) DropExpired(_ context.Context, now time.Time, n int) error {
+func (t *tables) DropExpired(_ context.Context, now time.Time, n int) (int, error) {
+	dropped := 0
 	for name, e := range t.entries {
-		if n > 0 && !e.ExpiresAt.IsZero() && !e.ExpiresAt.After(now) {
+		if dropped < n && !e.ExpiresAt.IsZero() && !e.ExpiresAt.After(now) {
 			setIn(t, t.entries, name, nil)
-			n--
+			dropped++
 		}
 	}
-	return nil
+	return dropped, nil
 }
 
 // Fences draws numbers. A rollback does not give them back.

@@ -111,7 +111,7 @@ func step[T any](
 		answer, err = f(unit)
 	}
 	if err == nil {
-		err = unit.End(ctx)
+		_, err = unit.End(ctx)
 	}
 	if err != nil {
 		s.tables.rollback()

@@ -97,7 +97,7 @@ func within[T any](
 	unit := onewriter.Join(j.tx.store.tables, now)
 	answer, err := f(unit)
 	if err == nil {
-		err = unit.End(ctx)
+		_, err = unit.End(ctx)
 	}
 	if err != nil {
 		return none, fmt.Errorf("memory: %s: %w", verb, err)

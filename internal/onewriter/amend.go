@@ -242,7 +242,9 @@ func (u *Unit) sweep(ctx context.Context, limit int) error {
 	for _, key := range keys {
 		u.dropKey(key)
 	}
-	return u.rows.DropExpired(ctx, u.now, limit)
+	dropped, err := u.rows.DropExpired(ctx, u.now, limit)
+	u.wrote = u.wrote || dropped > 0
+	return err
 }
 
 func (u *Unit) resolve(
@@ -308,7 +310,11 @@ func (u *Unit) putOne(ctx context.Context, p *nexjob.Put) (nexjob.PutAnswer, err
 	switch {
 	case !p.Always && version != p.If:
 		return nexjob.PutAnswer{Version: version}, nil
-	case p.Delete:
+	case p.Delete && !found:
+		return nexjob.PutAnswer{Done: true}, nil
+	}
+	u.wrote = true
+	if p.Delete {
 		return nexjob.PutAnswer{Done: true}, u.rows.DropEntry(ctx, p.Entry.Kind, p.Entry.Name)
 	}
 	e := p.Entry

@@ -18,9 +18,10 @@ const (
 
 // Claim recovers leases that ran out and leases due jobs, as nexjob.Queue says.
 func (u *Unit) Claim(ctx context.Context, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
-	if err := checkClaim(&ask); err != nil {
+	if err := CheckClaim(&ask); err != nil {
 		return nil, err
 	}
+	u.quiet = u.quiet || u.beat && u.last.Quiet(u.now, ask.Lease)
 	if err := u.recover(ctx, &ask); err != nil {
 		return nil, err
 	}
@@ -47,10 +48,15 @@ func (u *Unit) Claim(ctx context.Context, ask nexjob.ClaimRequest) ([]nexjob.Cla
 			}
 		}
 	}
+	if err := u.withBodies(ctx, claimed); err != nil {
+		return nil, err
+	}
 	return claimed, u.withReceipts(ctx, claimed)
 }
 
-func checkClaim(ask *nexjob.ClaimRequest) error {
+// CheckClaim refuses a claim that asks for what there is not, and fills in the
+// defaults.
+func CheckClaim(ask *nexjob.ClaimRequest) error {
 	refuse := func(field, why, remedy string) error {
 		return &nexjob.InvalidError{Field: field, Why: why, Remedy: remedy}
 	}
@@ -133,6 +139,20 @@ func (u *Unit) take(
 		claimed = append(claimed, nexjob.Claimed{Job: *j, Lookup: lookup})
 	}
 	return claimed, expired, nil
+}
+
+func (u *Unit) withBodies(ctx context.Context, claimed []nexjob.Claimed) error {
+	if len(claimed) == 0 {
+		return nil
+	}
+	jobs := make([]*nexjob.Job, len(claimed))
+	for i := range claimed {
+		jobs[i] = &claimed[i].Job
+	}
+	if err := u.Flush(ctx); err != nil { // a body may have been chosen in this unit
+		return err
+	}
+	return u.rows.Bodies(ctx, jobs)
 }
 
 func (u *Unit) withReceipts(ctx context.Context, claimed []nexjob.Claimed) error {

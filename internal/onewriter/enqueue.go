@@ -84,7 +84,7 @@ func (u *Unit) enqueueOne(ctx context.Context, item *nexjob.NewJob) (nexjob.Answ
 		answer.State = j.ReportedState(u.now)
 	case answer.Outcome == nexjob.Replaced:
 		rules.Replace(seen.Holder, item, u.now)
-		u.changed(seen.Holder)
+		u.rechosen(seen.Holder)
 		seen.Key.Fingerprint = item.Fingerprint
 		u.putKey(*seen.Key)
 		answer.State = seen.Holder.ReportedState(u.now)

@@ -10,6 +10,9 @@ import (
 
 // Rows is what an engine lends for one write transaction. Reads see all writes of
 // the transaction. Records go in and out as values that the caller may keep.
+//
+// An engine may leave out the body of the jobs that it returns, which is their
+// Args, Tags and Meta: no step but a claim looks at it. Bodies fills it in.
 type Rows interface {
 	JobRows
 	KeyRows
@@ -33,6 +36,8 @@ type JobRows interface {
 	Select(ctx context.Context, now time.Time, q nexjob.Query, n int) ([]nexjob.Job, error)
 	// Children returns the waiting jobs that name one of the parents.
 	Children(ctx context.Context, parents []nexjob.ID) ([]nexjob.Job, error)
+	// Bodies fills in the Args, Tags and Meta of jobs that are stored.
+	Bodies(ctx context.Context, jobs []*nexjob.Job) error
 	// WriteJobs adds, changes and removes jobs, with their links to parents.
 	WriteJobs(ctx context.Context, writes []JobWrite) error
 }
@@ -41,6 +46,9 @@ type JobRows interface {
 type JobWrite struct {
 	Job nexjob.Job
 	Was *nexjob.Job // what the engine returned; nil: a new record
+	// Body: the Args, Tags and Meta of Job are to be written; else they stay as they
+	// are, and Job may not hold them.
+	Body bool
 	// Gone: the record is removed.
 	Gone bool
 }
@@ -71,8 +79,9 @@ type EntryRows interface {
 	Entry(ctx context.Context, kind, name string) (entry nexjob.Entry, found bool, err error)
 	WriteEntry(ctx context.Context, e nexjob.Entry) error
 	DropEntry(ctx context.Context, kind, name string) error
-	// DropExpired removes at most n entries that expired at or before now.
-	DropExpired(ctx context.Context, now time.Time, n int) error
+	// DropExpired removes at most n entries that expired at or before now, and
+	// returns how many.
+	DropExpired(ctx context.Context, now time.Time, n int) (int, error)
 }
 
 // MetaRows keeps the storage's counters.

@@ -26,12 +26,17 @@ func (u *Unit) Settle(ctx context.Context, ends []nexjob.Settlement) ([]nexjob.S
 			return nil, err
 		}
 	}
-	return answers, nil
+	return answers, u.endFamilies(ctx)
 }
 
 func (u *Unit) settleOne(ctx context.Context, s *nexjob.Settlement) (nexjob.Settled, error) {
 	if err := checkSettlement(s); err != nil {
 		return nexjob.Settled{Err: err}, nil
+	}
+	if len(s.Followers) > 0 { // what they meet is what the ends before have left
+		if err := u.endFamilies(ctx); err != nil {
+			return nexjob.Settled{}, err
+		}
 	}
 	j := u.job(s.Lease.Job)
 	if !rules.Current(j, s.Lease) {
@@ -54,7 +59,19 @@ func (u *Unit) settleOne(ctx context.Context, s *nexjob.Settlement) (nexjob.Sett
 		}
 	}
 	answer.State = j.ReportedState(u.now)
-	return answer, u.endFamily(ctx, j)
+	if !j.State.Terminal() {
+		return answer, nil
+	}
+	u.ends[j.ID] = j.State
+	return answer, u.ended(ctx, j)
+}
+
+// endFamilies weighs the ends that settlements have gathered: one look for children
+// serves many jobs.
+func (u *Unit) endFamilies(ctx context.Context) error {
+	ends := u.ends
+	u.ends = make(map[nexjob.ID]nexjob.State)
+	return u.bereave(ctx, ends)
 }
 
 func checkSettlement(s *nexjob.Settlement) error {

@@ -22,9 +22,13 @@ type Unit struct {
 	jobs     map[nexjob.ID]*jobSlot
 	keys     map[string]*keySlot
 	receipts map[nexjob.ID]*ledger
-	loose    map[nexjob.ID]bool // operations that may have lost their last holder
+	ends     map[nexjob.ID]nexjob.State // of settled jobs, not yet weighed for their children
+	loose    map[nexjob.ID]bool         // operations that may have lost their last holder
+	last     rules.Pulse                // as it was read
 	pulse    rules.Pulse
-	beat     bool // pulse was read and is to be written
+	beat     bool // pulse was read and goes with what is written
+	quiet    bool // the last write lies so far back that one is due
+	wrote    bool // something but the pulse was written
 	rang     bool
 }
 
@@ -32,6 +36,7 @@ type jobSlot struct {
 	job   nexjob.Job
 	was   *nexjob.Job // as loaded; nil: not stored
 	there bool        // the record exists now
+	body  bool        // its body was chosen anew
 	dirty bool
 }
 
@@ -47,19 +52,26 @@ type ledger struct {
 }
 
 // Begin starts a unit in a transaction of the engine's own and notes the write, so
-// that claims can tell a dead worker from a storage that refused writes.
+// that claims can tell a dead worker from a storage that refused writes. Several
+// processes may reckon the time a little differently: the unit's time is never
+// before the last write, unless the clock went back by more than a second.
 func Begin(ctx context.Context, rows Rows, now time.Time) (*Unit, error) {
-	u := Join(rows, now)
-	var err error
-	if u.pulse, err = rows.Pulse(ctx); err != nil {
+	pulse, err := rows.Pulse(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if wentBack := u.pulse.Beat(now); wentBack {
-		if err := rows.Rewind(ctx, now); err != nil {
-			return nil, err
-		}
+	was := pulse
+	wentBack := pulse.Beat(now)
+	if !wentBack && now.Before(was.LastWrite) {
+		now = was.LastWrite
+		pulse.LastWrite = now
 	}
-	u.beat = true
+	u := Join(rows, now)
+	u.last, u.pulse, u.beat = was, pulse, true
+	if wentBack {
+		u.wrote = true
+		return u, rows.Rewind(ctx, u.now)
+	}
 	return u, nil
 }
 
@@ -71,6 +83,7 @@ func Join(rows Rows, now time.Time) *Unit {
 		jobs:     make(map[nexjob.ID]*jobSlot),
 		keys:     make(map[string]*keySlot),
 		receipts: make(map[nexjob.ID]*ledger),
+		ends:     make(map[nexjob.ID]nexjob.State),
 		loose:    make(map[nexjob.ID]bool),
 	}
 }
@@ -90,15 +103,20 @@ func (u *Unit) Flush(ctx context.Context) error {
 }
 
 // End flushes and writes the pulse: the last call before the commit. It reports
-// whether anything at all was written, so that an idle step need not commit.
-func (u *Unit) End(ctx context.Context) error {
+// whether anything was written. A step that changed nothing writes no pulse either,
+// so that an idle engine has nothing to commit, unless a claim finds that the last
+// write lies so far back that the silence could be taken for a stall.
+func (u *Unit) End(ctx context.Context) (wrote bool, err error) {
 	if err := u.Flush(ctx); err != nil {
-		return err
+		return false, err
+	}
+	if !u.wrote && !u.quiet {
+		return false, nil
 	}
 	if u.beat {
-		return u.rows.WritePulse(ctx, u.pulse)
+		return true, u.rows.WritePulse(ctx, u.pulse)
 	}
-	return nil
+	return true, nil
 }
 
 func (u *Unit) flushJobs(ctx context.Context) error {
@@ -107,8 +125,8 @@ func (u *Unit) flushJobs(ctx context.Context) error {
 		if !s.dirty || !s.there && s.was == nil {
 			continue
 		}
-		writes = append(writes, JobWrite{Job: s.job, Was: s.was, Gone: !s.there})
-		s.dirty = false
+		writes = append(writes, JobWrite{Job: s.job, Was: s.was, Body: s.body, Gone: !s.there})
+		s.dirty, s.body = false, false
 		if s.there {
 			was := s.job
 			s.was = &was
@@ -119,6 +137,7 @@ func (u *Unit) flushJobs(ctx context.Context) error {
 	if len(writes) == 0 {
 		return nil
 	}
+	u.wrote = true
 	slices.SortFunc(writes, func(a, b JobWrite) int { return a.Job.ID.Compare(b.Job.ID) })
 	return u.rows.WriteJobs(ctx, writes)
 }
@@ -139,6 +158,7 @@ func (u *Unit) flushKeys(ctx context.Context) error {
 	if len(put)+len(gone) == 0 {
 		return nil
 	}
+	u.wrote = true
 	slices.SortFunc(put, func(a, b nexjob.KeyRow) int { return cmp.Compare(a.Key, b.Key) })
 	slices.Sort(gone)
 	return u.rows.WriteKeys(ctx, put, gone)
@@ -155,6 +175,7 @@ func (u *Unit) flushReceipts(ctx context.Context) error {
 		clear(l.dirty)
 	}
 	if len(put) > 0 {
+		u.wrote = true
 		if err := u.rows.WriteReceipts(ctx, put); err != nil {
 			return err
 		}
@@ -213,8 +234,13 @@ func (u *Unit) job(id nexjob.ID) *nexjob.Job {
 // changed marks a job's record to be written.
 func (u *Unit) changed(j *nexjob.Job) { u.jobs[j.ID].dirty = true }
 
+// rechosen marks a job's record to be written with its body.
+func (u *Unit) rechosen(j *nexjob.Job) {
+	u.jobs[j.ID].dirty, u.jobs[j.ID].body = true, true
+}
+
 func (u *Unit) add(j nexjob.Job) *nexjob.Job {
-	s := &jobSlot{job: j, there: true, dirty: true}
+	s := &jobSlot{job: j, there: true, body: true, dirty: true}
 	if old := u.jobs[j.ID]; old != nil {
 		s.was = old.was
 	}

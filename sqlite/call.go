@@ -1,0 +1,121 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/nexjob/nexjob/internal/onewriter"
+)
+
+// sortOfCall orders the calls of one transaction: leases are kept and ended before
+// new ones are handed out.
+type sortOfCall int
+
+const (
+	renewing sortOfCall = iota
+	settling
+	recording
+	enqueueing
+	amending
+	putting
+	claiming
+)
+
+// call is one step that somebody waits for.
+type call struct {
+	sort sortOfCall
+	size int // about how many records it is about
+	now  time.Time
+	wait onewriter.Wait
+	// gone reports that the caller has stopped waiting.
+	gone func() bool
+	// with joins calls of equal sort and length into one step of the unit; nil: the
+	// call is a step by itself.
+	length time.Duration
+	work   work
+
+	done chan struct{} // closed when the call has been answered
+	err  error
+}
+
+// work is what a call does in a unit. Run does it for itself and for others like
+// it, which merge has accepted.
+type work interface {
+	run(ctx context.Context, u *onewriter.Unit, others []work) error
+	merges() bool
+}
+
+// items is the work of a step that takes a list and answers per item: the lists of
+// several callers are one list, whose answers are split again.
+type items[I, A any] struct {
+	step    func(u *onewriter.Unit, ctx context.Context, list []I) ([]A, error)
+	list    []I
+	answers []A
+}
+
+func (w *items[I, A]) merges() bool { return true }
+
+func (w *items[I, A]) run(ctx context.Context, u *onewriter.Unit, others []work) error {
+	all := w.list
+	if len(others) > 0 {
+		all = slices.Clone(w.list)
+	}
+	sharing := []*items[I, A]{w}
+	for _, other := range others {
+		if same, ok := other.(*items[I, A]); ok {
+			sharing = append(sharing, same)
+			all = append(all, same.list...)
+		}
+	}
+	answers, err := w.step(u, ctx, all)
+	if err != nil {
+		return err
+	}
+	for _, s := range sharing {
+		s.answers, answers = answers[:len(s.list):len(s.list)], answers[len(s.list):]
+	}
+	return nil
+}
+
+// single is the work of a step that stands alone.
+type single[A any] struct {
+	step   func(u *onewriter.Unit, ctx context.Context) (A, error)
+	answer A
+}
+
+func (w *single[A]) merges() bool { return false }
+
+func (w *single[A]) run(ctx context.Context, u *onewriter.Unit, _ []work) error {
+	var err error
+	w.answer, err = w.step(u, ctx)
+	return err
+}
+
+// perform does the calls in one unit. Each step sees what those before it wrote.
+func perform(ctx context.Context, u *onewriter.Unit, calls []*call) error {
+	ordered := slices.Clone(calls)
+	slices.SortStableFunc(ordered, func(a, b *call) int {
+		return cmp.Or(cmp.Compare(a.sort, b.sort), cmp.Compare(a.length, b.length))
+	})
+	for len(ordered) > 0 {
+		first := ordered[0]
+		n := 1
+		var others []work
+		for first.work.merges() && n < len(ordered) &&
+			ordered[n].sort == first.sort && ordered[n].length == first.length {
+			others = append(others, ordered[n].work)
+			n++
+		}
+		if err := first.work.run(ctx, u, others); err != nil {
+			return err
+		}
+		if ordered = ordered[n:]; len(ordered) > 0 {
+			if err := u.Flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

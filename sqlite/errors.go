@@ -1,0 +1,47 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+
+	driver "modernc.org/sqlite"
+	code "modernc.org/sqlite/lib"
+
+	"github.com/nexjob/nexjob"
+)
+
+// codeOf returns SQLite's extended result code of an error, 0 when it has none.
+func codeOf(err error) int {
+	var e *driver.Error
+	if errors.As(err, &e) {
+		return e.Code()
+	}
+	return 0
+}
+
+// primary is the sort of trouble, without what it is about.
+func primary(extended int) int { return extended & 0xff }
+
+func isBusy(err error) bool {
+	p := primary(codeOf(err))
+	return p == code.SQLITE_BUSY || p == code.SQLITE_LOCKED
+}
+
+// isStale reports that a transaction has read a state of the file that others have
+// changed since, so that it can never write.
+func isStale(err error) bool { return codeOf(err) == code.SQLITE_BUSY_SNAPSHOT }
+
+// wrap says which step of this package failed, and marks trouble that may pass.
+func wrap(verb string, err error) error {
+	if err == nil {
+		return nil
+	}
+	switch primary(codeOf(err)) {
+	case code.SQLITE_BUSY, code.SQLITE_LOCKED, code.SQLITE_IOERR, code.SQLITE_FULL, code.SQLITE_PROTOCOL,
+		code.SQLITE_NOMEM, code.SQLITE_CANTOPEN, code.SQLITE_READONLY:
+		if !isStale(err) {
+			err = &nexjob.TransientError{Err: err}
+		}
+	}
+	return fmt.Errorf("sqlite: %s: %w", verb, err)
+}

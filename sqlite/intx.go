@@ -1,0 +1,117 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nexjob/nexjob"
+)
+
+// InTx runs f in a transaction of db that commits when f returns nil and is rolled
+// back when it returns an error or panics; f's error comes back as it is. Join the
+// transaction with sqlite.Tx(tx).
+//
+// The transaction holds the file's write lock from its beginning, on any *sql.DB
+// of the file, so what f reads stays true until the commit. Waiting for the lock
+// takes as long as ctx allows. Everybody else waits meanwhile, so it ends by itself
+// after DefaultTxLimit: f's next statement then fails, nothing of it happens, and
+// the answer says so. If the commit's outcome is not known, the answer is
+// nexjob.ErrOutcomeUnknown.
+//
+// Calls that need a transaction of their own answer nexjob.ErrInTransaction while
+// f runs, where ctx is a run's. Workers find new jobs at their next poll; Store.InTx
+// wakes them.
+func InTx(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) error {
+	return inTx(ctx, db, DefaultTxLimit, f)
+}
+
+// InTx is the function InTx on connections of DB, with Options.TxLimit; after the
+// commit it wakes idle workers of this process.
+func (s *Store) InTx(ctx context.Context, f func(tx *sql.Tx) error) error {
+	if s.closed.Load() {
+		return wrap("in tx", nexjob.ErrClosed)
+	}
+	if err := inTx(ctx, s.db, s.txLimit, f); err != nil {
+		return err
+	}
+	s.bell.Ring()
+	return nil
+}
+
+func inTx(ctx context.Context, db *sql.DB, limit time.Duration, f func(tx *sql.Tx) error) error {
+	if nexjob.InTx(ctx) {
+		return wrap("in tx", nexjob.ErrInTransaction)
+	}
+	statements, err := parseSheet(statementText)
+	if err != nil {
+		return wrap("in tx", err)
+	}
+	_, leave := nexjob.EnterTx(ctx)
+	defer leave()
+	tooLong := fmt.Errorf("the transaction held the file for longer than %s and was rolled back: "+
+		"keep slow work, such as calls of other services, out of it", limit)
+	// The transaction has a context of its own, which ends with the caller's, at the
+	// limit, and never once the commit has begun.
+	open, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	leaveCaller := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	defer leaveCaller()
+	tx, err := beginWriting(open, db, statements["take the write lock"])
+	if err != nil {
+		return wrap("in tx", ended(open, err))
+	}
+	defer tx.Rollback()
+	timer := time.AfterFunc(limit, func() { end(tooLong) })
+	defer timer.Stop()
+	if err := f(tx); err != nil {
+		if open.Err() != nil {
+			return wrap("in tx", ended(open, err))
+		}
+		return err
+	}
+	leaveCaller()
+	timer.Stop()
+	if open.Err() != nil {
+		return wrap("in tx", context.Cause(open))
+	}
+	if err := tx.Commit(); err != nil {
+		if !isBusy(err) && !errors.Is(err, sql.ErrTxDone) {
+			err = fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err)
+		}
+		return wrap("in tx", err)
+	}
+	return nil
+}
+
+// ended says why a transaction is over, beside what its next statement met.
+func ended(open context.Context, err error) error {
+	cause := context.Cause(open)
+	if cause == nil || errors.Is(err, cause) {
+		return explain(err)
+	}
+	return fmt.Errorf("%w (%w)", cause, err)
+}
+
+// beginWriting begins a transaction and takes the write lock by a write that changes
+// nothing, for db may begin its transactions DEFERRED. While others hold the lock it
+// tries again: nothing has been read yet.
+func beginWriting(ctx context.Context, db *sql.DB, lock string) (*sql.Tx, error) {
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		tx, err := db.BeginTx(ctx, nil)
+		if err == nil {
+			if _, err = tx.ExecContext(ctx, lock); err == nil {
+				return tx, nil
+			}
+			_ = tx.Rollback()
+		}
+		if !isBusy(err) {
+			return nil, err
+		}
+		if err := pause(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}

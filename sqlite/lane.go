@@ -1,0 +1,303 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/onewriter"
+)
+
+const (
+	// Bounds of one transaction, so that nobody waits long for a neighbour.
+	callsAtOnce = 512
+	itemsAtOnce = 2000
+)
+
+// lane is the one writer of a process. It owns the connection that writes and runs
+// the calls that wait in one transaction: at once when it is idle, and while a
+// commit is under way the next ones gather. What it runs is not interrupted by the
+// context of a caller, for others share the transaction.
+type lane struct {
+	store *Store
+	pool  *sql.DB
+	conn  *sql.Conn
+	rows  *rows
+
+	// whole ends the waiting for other writers, at Close.
+	whole  context.Context //nolint:containedctx // lives as long as the lane
+	cancel context.CancelFunc
+	ended  chan struct{}
+	wake   chan struct{} // holds a token when something has come
+
+	mu      sync.Mutex
+	waiting []*call
+	closed  bool
+}
+
+func newLane(s *Store, pool *sql.DB) *lane {
+	l := &lane{store: s, pool: pool, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
+	l.whole, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// start takes the connection and begins to serve.
+func (l *lane) start(ctx context.Context) error {
+	if err := l.connect(ctx); err != nil {
+		return err
+	}
+	go l.serve()
+	return nil
+}
+
+// connect takes a fresh connection. Statements are prepared at first use and kept.
+func (l *lane) connect(ctx context.Context) error {
+	conn, err := l.pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	l.conn = conn
+	l.rows = &rows{
+		session: &session{sheet: l.store.sheet, on: conn, prepare: conn.PrepareContext},
+		pulses:  new(pulseText),
+	}
+	return nil
+}
+
+// stop ends the lane: calls that were taken up are finished, those that still wait
+// for the file answer ErrClosed.
+func (l *lane) stop() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.cancel()
+	l.nudge()
+	<-l.ended
+	if l.conn != nil {
+		_ = l.conn.Close()
+	}
+}
+
+func (l *lane) nudge() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// do waits until a call is done. The caller's context ends only the waiting: a call
+// that was not taken up is dropped, of another one nobody knows yet.
+func (l *lane) do(ctx context.Context, c *call) error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nexjob.ErrClosed
+	}
+	l.waiting = append(l.waiting, c)
+	l.mu.Unlock()
+	l.nudge()
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	i := slices.Index(l.waiting, c)
+	if i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
+	}
+	l.mu.Unlock()
+	if i >= 0 {
+		return ctx.Err()
+	}
+	select {
+	case <-c.done:
+		return c.err
+	default:
+		return fmt.Errorf("%w: the caller stopped waiting: %w", nexjob.ErrOutcomeUnknown, ctx.Err())
+	}
+}
+
+// serve runs what comes until the lane is stopped.
+func (l *lane) serve() {
+	defer close(l.ended)
+	for range l.wake {
+		for l.anyone() {
+			runtime.Gosched() // let those who come back from the last commit join in
+			l.turn()
+		}
+		l.mu.Lock()
+		closed := l.closed
+		l.mu.Unlock()
+		if closed {
+			return
+		}
+	}
+}
+
+func (l *lane) anyone() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting) > 0
+}
+
+// turn runs one transaction. The calls are taken up once the write lock is held:
+// until then a caller may leave, and more may come.
+func (l *lane) turn() {
+	err := l.begin()
+	switch {
+	case err == nil:
+		l.run(l.take())
+	case l.whole.Err() != nil:
+		l.refuse(nexjob.ErrClosed)
+	case isBusy(err): // somebody holds the file: wait on, as long as anyone does
+	default:
+		l.refuse(err)
+		l.renew()
+	}
+}
+
+// begin takes the file's write lock, waiting at most for the busy time.
+func (l *lane) begin() error {
+	if l.conn == nil {
+		if err := l.connect(l.whole); err != nil {
+			return err
+		}
+	}
+	_, err := l.conn.ExecContext(l.whole, "BEGIN IMMEDIATE")
+	return err
+}
+
+// take takes up the calls of one transaction: renewals before all others, which
+// keep their order.
+func (l *lane) take() []*call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	slices.SortStableFunc(l.waiting, func(a, b *call) int { return urgency(a.sort) - urgency(b.sort) })
+	n, items := 0, 0
+	for n < len(l.waiting) && n < callsAtOnce && (n == 0 || items+l.waiting[n].size <= itemsAtOnce) {
+		items += l.waiting[n].size
+		n++
+	}
+	taken := slices.Clone(l.waiting[:n])
+	l.waiting = append(l.waiting[:0], l.waiting[n:]...)
+	return taken
+}
+
+// urgency puts renewals before everything else that waits.
+func urgency(s sortOfCall) int {
+	if s == renewing {
+		return 0
+	}
+	return 1
+}
+
+// refuse answers an error to all who wait.
+func (l *lane) refuse(err error) {
+	l.mu.Lock()
+	refused := l.waiting
+	l.waiting = nil
+	l.mu.Unlock()
+	finish(refused, err)
+}
+
+func finish(calls []*call, err error) {
+	for _, c := range calls {
+		c.err = err
+		close(c.done)
+	}
+}
+
+// run does the calls in the transaction that has begun, and, when that fails, each
+// in one of its own, so that a bad one fails alone.
+func (l *lane) run(calls []*call) {
+	if len(calls) == 0 {
+		l.rollback()
+		return
+	}
+	err := l.together(calls)
+	if err == nil || len(calls) == 1 || errors.Is(err, nexjob.ErrOutcomeUnknown) {
+		finish(calls, err)
+		return
+	}
+	for _, c := range calls {
+		finish([]*call{c}, l.alone(c))
+	}
+}
+
+// alone does one call in a transaction of its own.
+func (l *lane) alone(c *call) error {
+	for {
+		err := l.begin()
+		switch {
+		case err == nil:
+			return l.together([]*call{c})
+		case l.whole.Err() != nil:
+			return nexjob.ErrClosed
+		case !isBusy(err):
+			l.renew()
+			return err
+		case c.gone():
+			return err
+		}
+	}
+}
+
+// together does calls in the transaction that has begun and commits it. A step that
+// changed nothing is rolled back: there is nothing to flush.
+func (l *lane) together(calls []*call) error {
+	ctx := context.Background()
+	now := calls[0].wait.Add(calls[0].now)
+	for _, c := range calls[1:] {
+		if at := c.wait.Add(c.now); at.After(now) {
+			now = at
+		}
+	}
+	l.rows.keys = keyNotes{}
+	unit, err := onewriter.Begin(ctx, l.rows, now)
+	if err == nil {
+		err = perform(ctx, unit, calls)
+	}
+	wrote := false
+	if err == nil {
+		wrote, err = unit.End(ctx)
+	}
+	if err != nil || !wrote {
+		l.rollback()
+		return err
+	}
+	if _, err := l.conn.ExecContext(ctx, "COMMIT"); err != nil {
+		l.rollback()
+		return fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err)
+	}
+	if unit.Rings() {
+		l.store.bell.Ring()
+	}
+	return nil
+}
+
+// rollback ends a transaction that is not wanted. SQLite may have ended it by
+// itself; a connection on which that cannot be told is replaced.
+func (l *lane) rollback() {
+	if _, err := l.conn.ExecContext(context.Background(), "ROLLBACK"); err != nil {
+		l.renew()
+	}
+}
+
+// renew throws the connection away; the next turn takes a fresh one.
+func (l *lane) renew() {
+	if l.conn != nil {
+		_ = l.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+		_ = l.conn.Close()
+	}
+	l.conn = nil
+}
+
+// wait is how calls tell how long they waited; see onewriter.Wait.
+func (l *lane) wait() onewriter.Wait { return onewriter.StartWait(l.store.clock) }

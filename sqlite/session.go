@@ -1,0 +1,236 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nexjob/nexjob"
+)
+
+// runner is what statements run on: the lane's own connection, a reader's
+// transaction, or a caller's.
+type runner interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// session runs the statements of the sheet by name.
+type session struct {
+	sheet sheet
+	on    runner
+	// prepare keeps statements ready on a connection that lives long; nil: they are
+	// parsed anew each time.
+	prepare func(ctx context.Context, query string) (*sql.Stmt, error)
+	ready   map[string]*sql.Stmt
+}
+
+// statement returns the prepared form of a statement, nil when there is none.
+func (s *session) statement(ctx context.Context, name string) (*sql.Stmt, error) {
+	if s.prepare == nil {
+		return nil, nil //nolint:nilnil // no statement is prepared here
+	}
+	if ready := s.ready[name]; ready != nil {
+		return ready, nil
+	}
+	ready, err := s.prepare(ctx, s.sheet[name])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if s.ready == nil {
+		s.ready = make(map[string]*sql.Stmt)
+	}
+	s.ready[name] = ready
+	return ready, nil
+}
+
+// exec runs a statement that returns no rows, and answers how many it changed.
+func (s *session) exec(ctx context.Context, name string, args ...any) (int64, error) {
+	ready, err := s.statement(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	var result sql.Result
+	if ready != nil {
+		result, err = ready.ExecContext(ctx, args...)
+	} else {
+		result, err = s.on.ExecContext(ctx, s.sheet[name], args...)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	changed, err := result.RowsAffected()
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	return changed, nil
+}
+
+// each calls take for every row of a statement.
+func (s *session) each(ctx context.Context, name string, take func(v values) error, args ...any) error {
+	ready, err := s.statement(ctx, name)
+	if err != nil {
+		return err
+	}
+	var rows *sql.Rows
+	if ready != nil {
+		rows, err = ready.QueryContext(ctx, args...)
+	} else {
+		rows, err = s.on.QueryContext(ctx, s.sheet[name], args...)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err := eachRow(rows, take); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// query calls take for every row of a statement that was put together; see search.
+func (s *session) query(ctx context.Context, text string, take func(v values) error, args ...any) error {
+	rows, err := s.on.QueryContext(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	return eachRow(rows, take)
+}
+
+func eachRow(rows *sql.Rows, take func(v values) error) error {
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	v, into := make(values, len(columns)), make([]any, len(columns))
+	for i := range v {
+		into[i] = &v[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		if err := take(v); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// values are the columns of one row, as the driver gave them. What is taken out of
+// them may be kept.
+type values []any
+
+func (v values) int64(i int) int64 {
+	n, _ := v[i].(int64)
+	return n
+}
+
+func (v values) int(i int) int   { return int(v.int64(i)) }
+func (v values) bool(i int) bool { return v.int64(i) != 0 }
+
+func (v values) bytes(i int) []byte {
+	b, _ := v[i].([]byte)
+	return b
+}
+
+func (v values) text(i int) string {
+	if b, ok := v[i].([]byte); ok {
+		return string(b)
+	}
+	t, _ := v[i].(string)
+	return t
+}
+
+func (v values) time(i int) time.Time {
+	n, ok := v[i].(int64)
+	if !ok {
+		return time.Time{}
+	}
+	return time.UnixMicro(n).UTC()
+}
+
+func (v values) duration(i int) time.Duration { return time.Duration(v.int64(i)) }
+
+func (v values) id(i int) nexjob.ID {
+	var id nexjob.ID
+	copy(id[:], v.bytes(i))
+	return id
+}
+
+func (v values) fingerprint(i int) nexjob.Fingerprint {
+	var f nexjob.Fingerprint
+	copy(f[:], v.bytes(i))
+	return f
+}
+
+// decode reads a JSON column, empty meaning nothing.
+func (v values) decode(i int, into any) error {
+	text := v.text(i)
+	if text == "" {
+		return nil
+	}
+	return json.Unmarshal([]byte(text), into)
+}
+
+// micros is how a time is stored: NULL for none.
+func micros(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMicro()
+}
+
+// flag is how a truth is stored.
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// blob is how bytes are stored: NULL for none.
+func blob(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// hexIDs lists IDs for a statement.
+func hexIDs(ids []nexjob.ID) string {
+	return list(ids, func(id nexjob.ID) string { return hex.EncodeToString(id[:]) })
+}
+
+// hexKeys lists keys for a statement.
+func hexKeys(keys []string) string {
+	return list(keys, func(key string) string { return hex.EncodeToString([]byte(key)) })
+}
+
+func list[T any](items []T, write func(T) string) string {
+	var b strings.Builder
+	b.WriteByte('[')
+	for i, item := range items {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('"')
+		b.WriteString(write(item))
+		b.WriteByte('"')
+	}
+	b.WriteByte(']')
+	return b.String()
+}
+
+// names lists names for a statement.
+func names(names []string) (string, error) {
+	if len(names) == 0 {
+		return "[]", nil
+	}
+	text, err := json.Marshal(names)
+	return string(text), err
+}

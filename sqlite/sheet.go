@@ -1,0 +1,74 @@
+package sqlite
+
+import (
+	_ "embed" // the statements
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+//go:embed statements.sql
+var statementText string
+
+// sheet holds the statements of statements.sql by name.
+type sheet map[string]string
+
+// parseSheet reads a sheet: statements under "-- name:", and pieces under "-- part:"
+// that they take in by {name}. Other comment lines are left out.
+func parseSheet(text string) (sheet, error) {
+	parts, statements := make(sheet), make(sheet)
+	var into sheet
+	var name string
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n\t ")
+		heading, title, found := strings.Cut(line, ":")
+		switch {
+		case found && heading == "-- part":
+			into, name = parts, strings.TrimSpace(title)
+		case found && heading == "-- name":
+			into, name = statements, strings.TrimSpace(title)
+		case line == "" || strings.HasPrefix(line, "--"):
+			continue
+		case into == nil:
+			return nil, fmt.Errorf("sheet: %q stands under no name", line)
+		default:
+			into[name] = strings.TrimPrefix(into[name]+"\n"+line, "\n")
+			continue
+		}
+		if name == "" {
+			return nil, fmt.Errorf("sheet: %q names nothing", line)
+		}
+		if _, twice := into[name]; twice {
+			return nil, fmt.Errorf("sheet: %q is there twice", name)
+		}
+		into[name] = ""
+	}
+	for name, statement := range statements {
+		filled, err := fill(statement, parts)
+		if err != nil {
+			return nil, fmt.Errorf("sheet: %s: %w", name, err)
+		}
+		statements[name] = filled
+	}
+	return statements, nil
+}
+
+// fill puts parts into a statement.
+func fill(statement string, parts sheet) (string, error) {
+	if statement == "" {
+		return "", errors.New("it is empty")
+	}
+	var missing string
+	filled := regexp.MustCompile(`\{[a-z ]+\}`).ReplaceAllStringFunc(statement, func(hole string) string {
+		part, ok := parts[hole[1:len(hole)-1]]
+		if !ok {
+			missing = hole
+		}
+		return part
+	})
+	if missing != "" {
+		return "", fmt.Errorf("there is no part %s", missing)
+	}
+	return filled, nil
+}

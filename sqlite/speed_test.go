@@ -1,0 +1,73 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/sqlite"
+)
+
+func keyed(key string) nexjob.NewJob {
+	args := []byte(`{"order_id":42,"cents":1999}`)
+	return nexjob.NewJob{
+		ID: nexjob.NewID(), Kind: "charge", Args: args, Fingerprint: nexjob.FingerprintOf(args),
+		Options: nexjob.Options{IdempotencyKey: key},
+	}
+}
+
+// BenchmarkEnqueue is sixteen callers that each enqueue one keyed job at a time.
+func BenchmarkEnqueue(b *testing.B) {
+	s := open(b, file(b), sqlite.Options{})
+	var wg sync.WaitGroup
+	const callers = 16
+	b.ResetTimer()
+	for c := range callers {
+		wg.Go(func() {
+			for i := c; i < b.N; i += callers {
+				answers, err := s.Enqueue(b.Context(), time.Now(), []nexjob.NewJob{keyed(fmt.Sprintf("payment-%d-%d", c, i))})
+				if err != nil || answers[0].Outcome != nexjob.Created {
+					b.Error(err, answers)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+}
+
+// BenchmarkBurnDown claims a hundred jobs at a time and settles them.
+func BenchmarkBurnDown(b *testing.B) {
+	s := open(b, file(b), sqlite.Options{})
+	for done := 0; done < b.N; done += 1000 {
+		jobs := make([]nexjob.NewJob, min(1000, b.N-done))
+		for i := range jobs {
+			jobs[i] = keyed(fmt.Sprintf("payment-%d", done+i))
+		}
+		if _, err := s.Enqueue(b.Context(), time.Now(), jobs); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ResetTimer()
+	for done := 0; done < b.N; {
+		claimed, err := s.Claim(b.Context(), time.Now(), nexjob.ClaimRequest{
+			Worker: "w", N: 100, Lease: time.Minute, Queues: []string{"default"}, Kinds: []string{"charge", "ship"},
+		})
+		if err != nil || len(claimed) == 0 {
+			b.Fatal(err, len(claimed))
+		}
+		ends := make([]nexjob.Settlement, len(claimed))
+		for i := range claimed {
+			ends[i] = nexjob.Settlement{Lease: claimed[i].Job.Lease(), As: nexjob.EndSucceeded}
+		}
+		settled, err := s.Settle(b.Context(), time.Now(), ends)
+		if err != nil || settled[0].State != nexjob.Succeeded {
+			b.Fatal(err, settled[0])
+		}
+		done += len(claimed)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+}

@@ -1,0 +1,288 @@
+-- The statements of the SQLite engine. A line "-- name:" begins a statement and a
+-- line "-- part:" a piece that others take in by {its name}. Lists go in as one JSON
+-- array; IDs and keys in it are hexadecimal, for JSON holds no bytes.
+
+-- part: job
+j.id, j.kind, j.queue, j.priority, j.state, j.key, j.operation, j.fingerprint,
+  j.enqueued_at, j.due_at, j.deadline, j.started_at, j.ended_at,
+  j.delay_ns, j.timeout_ns, j.keep_key_ns, j.max_attempts, j.tries, j.crashes,
+  j.interruptions, j.snoozes, j.lookups, j.fence, j.worker, j.lease_until, j.lease_ns,
+  j.started, j.replaced, j.stop, j.stop_reason, j.wished, j.open_effects, j.receipts,
+  j.receipt_bytes, j.reason, j.followers, j.settled_fence, j.settled_as,
+  j.attempts, j.parents, j.results
+
+-- Reading jobs.
+
+-- name: jobs by id
+SELECT {job} FROM json_each(?) e CROSS JOIN nexjob_jobs j ON j.id = unhex(e.value)
+
+-- name: jobs due
+-- One queue and priority: the first few of each kind, then the first of them all.
+SELECT {job} FROM json_each(?1) k
+  CROSS JOIN nexjob_jobs j ON j.seq IN (
+    SELECT d.seq FROM nexjob_jobs d INDEXED BY nexjob_jobs_due
+    WHERE d.queue = ?2 AND d.priority = ?3 AND d.kind = k.value
+      AND d.due_at IS NOT NULL AND d.state IN (1, 4) AND d.due_at <= ?4
+    ORDER BY d.due_at, d.id LIMIT ?5)
+ORDER BY j.due_at, j.id LIMIT ?5
+
+-- name: lanes due
+-- The priorities of a queue that have a due job of the kinds.
+SELECT p.value FROM json_each('[1,2,3,4]') p
+WHERE EXISTS (SELECT 1 FROM json_each(?1) k CROSS JOIN nexjob_jobs d INDEXED BY nexjob_jobs_due
+  ON d.queue = ?2 AND d.priority = p.value AND d.kind = k.value
+    AND d.due_at IS NOT NULL AND d.state IN (1, 4) AND d.due_at <= ?3)
+ORDER BY p.value
+
+-- name: anything to claim
+-- Whether a claim would find a due job or a lease that ended, and the last write.
+SELECT
+  EXISTS (SELECT 1 FROM nexjob_jobs INDEXED BY nexjob_jobs_lease WHERE lease_until <= ?1),
+  EXISTS (SELECT 1 FROM json_each(?2) q CROSS JOIN json_each('[1,2,3,4]') p CROSS JOIN json_each(?3) k
+    CROSS JOIN nexjob_jobs d INDEXED BY nexjob_jobs_due
+    ON d.queue = q.value AND d.priority = p.value AND d.kind = k.value
+      AND d.due_at IS NOT NULL AND d.state IN (1, 4) AND d.due_at <= ?1),
+  (SELECT number FROM nexjob_meta WHERE name = 'pulse')
+
+-- name: jobs leased
+SELECT {job} FROM nexjob_jobs j INDEXED BY nexjob_jobs_lease
+WHERE j.lease_until <= ? ORDER BY j.lease_until, j.id LIMIT ?
+
+-- name: children
+SELECT {job} FROM nexjob_jobs j
+WHERE j.state = 3 AND j.id IN (
+  SELECT p.child FROM json_each(?) e
+    CROSS JOIN nexjob_parents p ON p.parent = unhex(e.value) AND p.decided = 0)
+ORDER BY j.id
+
+-- name: attempts
+SELECT a.job, a.fence, a.worker, a.started, a.ended, a.ending, a.error
+FROM json_each(?) e CROSS JOIN nexjob_attempts a ON a.job = unhex(e.value)
+ORDER BY a.job, a.fence
+
+-- name: parents
+SELECT p.child, p.parent, p.rule, p.decided
+FROM json_each(?) e CROSS JOIN nexjob_parents p ON p.child = unhex(e.value)
+ORDER BY p.child, p.place
+
+-- name: results
+SELECT r.job, r.result FROM json_each(?) e CROSS JOIN nexjob_results r ON r.job = unhex(e.value)
+
+-- name: bodies
+SELECT j.id, b.args, b.tags, b.meta
+FROM json_each(?) e CROSS JOIN nexjob_jobs j ON j.id = unhex(e.value)
+  CROSS JOIN nexjob_bodies b ON b.seq = j.seq
+
+-- Searching jobs: conditions are added, see search.go.
+
+-- name: search jobs
+SELECT {job} FROM nexjob_jobs j
+
+-- name: search ids
+SELECT j.seq FROM nexjob_jobs j
+
+-- name: count jobs
+SELECT j.queue, j.kind, CASE WHEN j.state = 1 AND j.due_at > ? THEN 9 ELSE j.state END AS reported,
+  count(*), min(j.due_at)
+FROM nexjob_jobs j
+
+-- name: search keys
+SELECT {key} FROM nexjob_keys k
+
+-- name: search receipts
+SELECT {receipt} FROM nexjob_receipts r
+
+-- Writing jobs. Each of the updates sets no more than its name says, so that the
+-- indexes of other columns are left alone.
+
+-- name: add job
+-- What a new job has of its own; the rest are defaults.
+INSERT INTO nexjob_jobs (id, kind, queue, priority, state, key, operation, fingerprint,
+  enqueued_at, due_at, deadline, delay_ns, timeout_ns, keep_key_ns, max_attempts, parents)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: add body
+INSERT INTO nexjob_bodies (seq, args, tags, meta) VALUES (last_insert_rowid(), ?, ?, ?)
+
+-- name: change body
+UPDATE nexjob_bodies SET args = ?, tags = ?, meta = ?
+WHERE seq = (SELECT seq FROM nexjob_jobs WHERE id = ?)
+
+-- name: lease job
+UPDATE nexjob_jobs SET state = ?, fence = ?, worker = ?, started_at = ?, lease_until = ?,
+  lease_ns = ?, started = ? WHERE id = ?
+
+-- name: lease jobs
+-- Jobs in order of their fences, which follow one another.
+UPDATE nexjob_jobs SET state = 2, fence = ?1 + e.key, worker = ?2, started_at = ?3, lease_until = ?4,
+  lease_ns = ?5, started = 1
+FROM json_each(?6) e WHERE nexjob_jobs.id = unhex(e.value)
+
+-- name: end jobs well
+UPDATE nexjob_jobs SET state = 5, due_at = NULL, ended_at = ?1, lease_until = NULL, lease_ns = 0,
+  stop = 0, stop_reason = '', wished = 0, reason = '', settled_fence = fence, settled_as = 1,
+  attempts = attempts + 1
+WHERE id IN (SELECT unhex(value) FROM json_each(?2))
+
+-- name: add good attempts
+INSERT INTO nexjob_attempts (job, fence, worker, started, ended, ending, error)
+SELECT j.id, j.fence, j.worker, j.started_at, ?1, 1, ''
+FROM json_each(?2) e CROSS JOIN nexjob_jobs j ON j.id = unhex(e.value)
+
+-- name: renew job
+UPDATE nexjob_jobs SET lease_until = ?, lease_ns = ? WHERE id = ?
+
+-- name: count receipts
+UPDATE nexjob_jobs SET open_effects = ?, receipts = ?, receipt_bytes = ? WHERE id = ?
+
+-- name: move job on
+UPDATE nexjob_jobs SET state = ?, due_at = ?, ended_at = ?, tries = ?, crashes = ?,
+  interruptions = ?, snoozes = ?, lookups = ?, lease_until = ?, lease_ns = ?, stop = ?,
+  stop_reason = ?, wished = ?, reason = ?, followers = ?, settled_fence = ?, settled_as = ?,
+  attempts = ?, results = ? WHERE id = ?
+
+-- name: change job
+UPDATE nexjob_jobs SET kind = ?, queue = ?, priority = ?, state = ?, key = ?, operation = ?,
+  fingerprint = ?, enqueued_at = ?, due_at = ?, deadline = ?, started_at = ?, ended_at = ?,
+  delay_ns = ?, timeout_ns = ?, keep_key_ns = ?, max_attempts = ?, tries = ?, crashes = ?,
+  interruptions = ?, snoozes = ?, lookups = ?, fence = ?, worker = ?, lease_until = ?, lease_ns = ?,
+  started = ?, replaced = ?, stop = ?, stop_reason = ?, wished = ?, open_effects = ?, receipts = ?,
+  receipt_bytes = ?, reason = ?, followers = ?, settled_fence = ?, settled_as = ?,
+  attempts = ?, parents = ?, results = ? WHERE id = ?
+
+-- name: add attempt
+INSERT INTO nexjob_attempts (job, fence, worker, started, ended, ending, error) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: drop old attempts
+DELETE FROM nexjob_attempts WHERE job = ? AND fence < ?
+
+-- name: add parent
+INSERT INTO nexjob_parents (child, place, parent, rule, decided) VALUES (?, ?, ?, ?, ?)
+
+-- name: decide parent
+UPDATE nexjob_parents SET decided = ? WHERE child = ? AND place = ?
+
+-- name: put result
+INSERT INTO nexjob_results (job, result) VALUES (?, ?)
+ON CONFLICT (job) DO UPDATE SET result = excluded.result
+
+-- name: drop body
+DELETE FROM nexjob_bodies WHERE seq = (SELECT seq FROM nexjob_jobs WHERE id = ?)
+
+-- name: drop result
+DELETE FROM nexjob_results WHERE job = ?
+
+-- name: drop attempts
+DELETE FROM nexjob_attempts WHERE job = ?
+
+-- name: drop parents
+DELETE FROM nexjob_parents WHERE child = ?
+
+-- name: drop job
+DELETE FROM nexjob_jobs WHERE id = ?
+
+-- Keys.
+
+-- part: key
+k.key, k.job, k.kind, k.fingerprint, k.operation, k.ended, k.until, k.cleared
+
+-- name: keys
+SELECT {key} FROM json_each(?) e CROSS JOIN nexjob_keys k ON k.key = unhex(e.value)
+
+-- name: keys over
+SELECT {key} FROM nexjob_keys k INDEXED BY nexjob_keys_until WHERE k.until <= ? ORDER BY k.key LIMIT ?
+
+-- name: put key
+INSERT INTO nexjob_keys (key, job, kind, fingerprint, operation, ended, until, cleared)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET job = excluded.job, kind = excluded.kind,
+  fingerprint = excluded.fingerprint, operation = excluded.operation, ended = excluded.ended,
+  until = excluded.until, cleared = excluded.cleared
+
+-- name: leave key
+-- A job that its key does not name any more.
+UPDATE nexjob_jobs SET past = 1 WHERE id = ?
+
+-- name: drop key
+DELETE FROM nexjob_keys WHERE key = ?
+
+-- Receipts.
+
+-- part: receipt
+r.operation, r.sort, r.name, r.item, r.turn, r.fingerprint, r.state, r.job, r.fence, r.value,
+  r.error, r.verdict_by, r.at, r.outside_key, r.send_before, r.first_sent, r.repeatable_for_ns,
+  r.lookup_after_ns, r.lookup, r.at_most_once
+
+-- name: receipts
+SELECT {receipt} FROM json_each(?) e CROSS JOIN nexjob_receipts r ON r.operation = unhex(e.value)
+ORDER BY r.operation, r.slot
+
+-- name: put receipt
+INSERT INTO nexjob_receipts (operation, slot, sort, name, item, turn, fingerprint, state, job, fence,
+  value, error, verdict_by, at, outside_key, send_before, first_sent, repeatable_for_ns,
+  lookup_after_ns, lookup, at_most_once)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (operation, slot) DO UPDATE SET fingerprint = excluded.fingerprint, state = excluded.state,
+  job = excluded.job, fence = excluded.fence, value = excluded.value, error = excluded.error,
+  verdict_by = excluded.verdict_by, at = excluded.at, outside_key = excluded.outside_key,
+  send_before = excluded.send_before, first_sent = excluded.first_sent,
+  repeatable_for_ns = excluded.repeatable_for_ns, lookup_after_ns = excluded.lookup_after_ns,
+  lookup = excluded.lookup, at_most_once = excluded.at_most_once
+
+-- name: drop receipts
+-- Of an operation that no job and no key holds.
+DELETE FROM nexjob_receipts WHERE operation = ?1
+  AND NOT EXISTS (SELECT 1 FROM nexjob_jobs j WHERE j.id = ?1 AND j.operation IS NULL)
+  AND NOT EXISTS (SELECT 1 FROM nexjob_jobs j WHERE j.operation = ?1)
+  AND NOT EXISTS (SELECT 1 FROM nexjob_keys k WHERE k.operation = ?1 AND k.ended IS NOT NULL)
+
+-- Entries.
+
+-- part: entry
+kind, name, version, value, expires_at, updated_at
+
+-- name: entry
+SELECT {entry} FROM nexjob_entries WHERE kind = ? AND name = ?
+
+-- name: entries
+SELECT {entry} FROM nexjob_entries WHERE kind = ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY name
+
+-- name: put entry
+INSERT INTO nexjob_entries (kind, name, version, value, expires_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (kind, name) DO UPDATE SET version = excluded.version, value = excluded.value,
+  expires_at = excluded.expires_at, updated_at = excluded.updated_at
+
+-- name: drop entry
+DELETE FROM nexjob_entries WHERE kind = ? AND name = ?
+
+-- name: drop expired entries
+DELETE FROM nexjob_entries WHERE rowid IN (
+  SELECT rowid FROM nexjob_entries INDEXED BY nexjob_entries_expiry WHERE expires_at <= ? LIMIT ?)
+
+-- What is remembered of the file itself.
+
+-- name: draw fences
+UPDATE nexjob_meta SET number = number + ? WHERE name = 'fence' RETURNING number
+
+-- name: raise fences
+-- A new epoch in the high bits, above any number that lost commits may have given out.
+UPDATE nexjob_meta SET number = ((number >> 32) + 1) << 32 WHERE name = 'fence'
+
+-- name: pulse
+SELECT number, text FROM nexjob_meta WHERE name = 'pulse'
+
+-- name: put pulse
+UPDATE nexjob_meta SET number = ?, text = ? WHERE name = 'pulse'
+
+-- name: rewind leases
+UPDATE nexjob_jobs SET lease_until = ?1 + lease_ns / 1000 WHERE lease_until > ?1 + lease_ns / 1000
+
+-- name: meta
+SELECT number, text FROM nexjob_meta WHERE name = ?
+
+-- name: put meta
+INSERT INTO nexjob_meta (name, number, text) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING
+
+-- name: take the write lock
+-- Changes nothing: what counts is that it is a write.
+UPDATE nexjob_meta SET number = number WHERE name = ''

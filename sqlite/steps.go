@@ -1,0 +1,157 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/onewriter"
+	"github.com/nexjob/nexjob/internal/rules"
+)
+
+// write hands a call to the lane and waits for it. Inside a transaction that the
+// caller holds open it would wait for itself, so it is refused at once.
+func (s *Store) write(ctx context.Context, verb string, now time.Time, c *call) error {
+	err := s.check(ctx, now)
+	if err == nil && nexjob.InTx(ctx) {
+		err = nexjob.ErrInTransaction
+	}
+	if err == nil {
+		c.now, c.wait = now, onewriter.StartWait(s.clock)
+		c.done, c.gone = make(chan struct{}), func() bool { return ctx.Err() != nil }
+		err = s.lane.do(ctx, c)
+	}
+	return wrap(verb, err)
+}
+
+// Enqueue adds jobs; see nexjob.Queue.
+func (s *Store) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error) {
+	w := &items[nexjob.NewJob, nexjob.Answer]{step: (*onewriter.Unit).Enqueue, list: jobs}
+	err := s.write(ctx, "enqueue", now, &call{sort: enqueueing, size: len(jobs), work: w})
+	if err != nil {
+		return nil, err
+	}
+	return w.answers, nil
+}
+
+// Settle ends attempts; see nexjob.Queue.
+func (s *Store) Settle(ctx context.Context, now time.Time, ends []nexjob.Settlement) ([]nexjob.Settled, error) {
+	size := len(ends)
+	for i := range ends {
+		size += len(ends[i].Followers)
+	}
+	w := &items[nexjob.Settlement, nexjob.Settled]{step: (*onewriter.Unit).Settle, list: ends}
+	err := s.write(ctx, "settle", now, &call{sort: settling, size: size, work: w})
+	if err != nil {
+		return nil, err
+	}
+	return w.answers, nil
+}
+
+// Renew extends leases; see nexjob.Queue. The wait for the writer is added to until,
+// as it is to now.
+func (s *Store) Renew(
+	ctx context.Context, now, until time.Time, leases []nexjob.Lease,
+) ([]nexjob.Renewal, error) {
+	length := until.Sub(now)
+	w := &items[nexjob.Lease, nexjob.Renewal]{list: leases}
+	w.step = func(u *onewriter.Unit, ctx context.Context, all []nexjob.Lease) ([]nexjob.Renewal, error) {
+		return u.Renew(ctx, length, all)
+	}
+	err := s.write(ctx, "renew", now, &call{sort: renewing, size: len(leases), length: length, work: w})
+	if err != nil {
+		return nil, err
+	}
+	return w.answers, nil
+}
+
+// Record writes receipts; see nexjob.Ledger.
+func (s *Store) Record(
+	ctx context.Context, now time.Time, receipts []nexjob.Receipt,
+) ([]nexjob.Recorded, error) {
+	w := &items[nexjob.Receipt, nexjob.Recorded]{step: (*onewriter.Unit).Record, list: receipts}
+	err := s.write(ctx, "record", now, &call{sort: recording, size: len(receipts), work: w})
+	if err != nil {
+		return nil, err
+	}
+	return w.answers, nil
+}
+
+// Put compares and swaps entries; see nexjob.Registry.
+func (s *Store) Put(ctx context.Context, now time.Time, puts []nexjob.Put) ([]nexjob.PutAnswer, error) {
+	w := &items[nexjob.Put, nexjob.PutAnswer]{step: (*onewriter.Unit).Put, list: puts}
+	err := s.write(ctx, "put", now, &call{sort: putting, size: len(puts), work: w})
+	if err != nil {
+		return nil, err
+	}
+	return w.answers, nil
+}
+
+// Amend applies an action to jobs; see nexjob.Archive.
+func (s *Store) Amend(
+	ctx context.Context, now time.Time, q nexjob.Query, do nexjob.Action, limit int,
+) (nexjob.Amended, error) {
+	w := &single[nexjob.Amended]{
+		step: func(u *onewriter.Unit, ctx context.Context) (nexjob.Amended, error) {
+			return u.Amend(ctx, q, do, limit)
+		},
+	}
+	err := s.write(ctx, "amend", now, &call{sort: amending, size: limit, work: w})
+	if err != nil {
+		return nexjob.Amended{}, err
+	}
+	return w.answer, nil
+}
+
+// Claim leases due jobs; see nexjob.Queue. An idle claim looks on a reader's
+// connection and goes no further, so that polls take no lock and flush no disk.
+func (s *Store) Claim(ctx context.Context, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
+	if err := onewriter.CheckClaim(&ask); err != nil {
+		return nil, wrap("claim", err)
+	}
+	if !s.busy.Load() {
+		idle, err := s.idle(ctx, now, &ask)
+		if err != nil || idle {
+			return nil, wrap("claim", err)
+		}
+	}
+	w := &single[[]nexjob.Claimed]{
+		step: func(u *onewriter.Unit, ctx context.Context) ([]nexjob.Claimed, error) { return u.Claim(ctx, ask) },
+	}
+	if err := s.write(ctx, "claim", now, &call{sort: claiming, size: ask.N, work: w}); err != nil {
+		return nil, err
+	}
+	s.busy.Store(ask.N > 0 && len(w.answer) == ask.N)
+	return w.answer, nil
+}
+
+// idle reports that a claim would neither find nor change anything: no job is due,
+// no lease has ended, and the last write is not so old that one is due.
+func (s *Store) idle(ctx context.Context, now time.Time, ask *nexjob.ClaimRequest) (bool, error) {
+	if err := s.check(ctx, now); err != nil {
+		return false, err
+	}
+	if nexjob.InTx(ctx) {
+		return false, nexjob.ErrInTransaction
+	}
+	queues := ask.Queues
+	if ask.N == 0 {
+		queues = nil
+	}
+	rows, err := s.look.QueryContext(ctx, now.UnixMicro(), jsonNames(queues), jsonNames(ask.Kinds))
+	if err != nil {
+		return false, fmt.Errorf("look: %w", s.orClosed(err))
+	}
+	idle := false
+	err = eachRow(rows, func(v values) error {
+		last := rules.Pulse{LastWrite: v.time(2)}
+		wentBack := now.Before(last.LastWrite.Add(-time.Second))
+		idle = !v.bool(0) && !v.bool(1) && !wentBack && !last.Quiet(now, ask.Lease)
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("look: %w", s.orClosed(err))
+	}
+	return idle, nil
+}

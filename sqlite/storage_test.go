@@ -1,0 +1,111 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/sqlite"
+	"github.com/nexjob/nexjob/storagetest"
+)
+
+// childFile is how a test tells the process it starts which file to serve.
+const childFile = "NEXJOB_SQLITE_CHILD_FILE"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(childFile); path != "" {
+		if err := serve(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func serve(path string) error {
+	return storagetest.Serve(os.Stdin, os.Stdout, func(clock func() time.Time) (nexjob.Storage, error) {
+		return sqlite.Open(context.Background(), path, sqlite.Options{Clock: clock})
+	})
+}
+
+// file names the file of a test.
+func file(t testing.TB) string { return filepath.Join(t.TempDir(), "jobs.db") }
+
+// open opens a store that the test's end closes.
+func open(t testing.TB, path string, options sqlite.Options) *sqlite.Store {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), path, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+// pathOf finds the file that a store lives in.
+func pathOf(t testing.TB, s *sqlite.Store) string {
+	t.Helper()
+	var path string
+	if err := s.DB().QueryRow(`SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// assertions are what no moment of a file may break. They live in tests alone.
+const assertions = `CREATE UNIQUE INDEX IF NOT EXISTS one_active_job_per_key ON nexjob_jobs (key)
+	WHERE key IS NOT NULL AND state < 5`
+
+func onFile(second func(testing.TB, nexjob.Storage, func() time.Time) nexjob.Storage) storagetest.Harness {
+	return storagetest.Harness{
+		Open: func(t testing.TB, clock func() time.Time) nexjob.Storage {
+			s := open(t, file(t), sqlite.Options{Clock: clock})
+			if _, err := s.DB().ExecContext(t.Context(), assertions); err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		Second: second,
+		Begin: func(t testing.TB, s nexjob.Storage) storagetest.Transaction {
+			tx, err := s.(*sqlite.Store).DB().BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return caller{tx}
+		},
+	}
+}
+
+type caller struct{ tx *sql.Tx }
+
+func (c caller) Tx() nexjob.Tx   { return sqlite.Tx(c.tx) }
+func (c caller) Commit() error   { return c.tx.Commit() }
+func (c caller) Rollback() error { return c.tx.Rollback() }
+
+// inThisProcess is a second store on the file of the first.
+func inThisProcess(t testing.TB, first nexjob.Storage, clock func() time.Time) nexjob.Storage {
+	return open(t, pathOf(t, first.(*sqlite.Store)), sqlite.Options{Clock: clock})
+}
+
+// inAnotherProcess is a store on the file of the first in a process of its own.
+func inAnotherProcess(t testing.TB, first nexjob.Storage, clock func() time.Time) nexjob.Storage {
+	return storagetest.Child(t, clock, childFile+"="+pathOf(t, first.(*sqlite.Store)))
+}
+
+func TestStorage(t *testing.T) { storagetest.Run(t, onFile(inThisProcess)) }
+
+func TestLinearizable(t *testing.T) { storagetest.Linearizable(t, onFile(inThisProcess), 30) }
+
+func TestLinearizableInTwoProcesses(t *testing.T) {
+	storagetest.Linearizable(t, onFile(inAnotherProcess), 10)
+}

@@ -1,0 +1,242 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/onewriter"
+	"github.com/nexjob/nexjob/internal/rules"
+)
+
+// Options are the choices of a Store. The zero value is safe.
+type Options struct {
+	// Synchronous says when a commit counts as durable; default Full.
+	Synchronous Synchronous
+	// BusyTimeout is how long one attempt waits for a writer in another process or
+	// in a transaction of DB; default 5 s. Steps of the store try again for as long
+	// as their callers wait.
+	BusyTimeout time.Duration
+	// TxLimit is how long a transaction of InTx may hold the file; default 5 s.
+	TxLimit time.Duration
+	// Clock is the storage's clock; nil: time.Now.
+	Clock func() time.Time
+}
+
+// Synchronous says what of the newest commits a power failure may take. The death
+// of the process takes nothing in either mode.
+type Synchronous uint8
+
+// The modes.
+const (
+	// Full flushes every commit: nothing that was answered is lost.
+	Full Synchronous = iota
+	// Normal may lose the newest commits at a power failure, never the file.
+	Normal
+)
+
+// DefaultTxLimit ends a transaction of InTx that holds the file for too long.
+const DefaultTxLimit = 5 * time.Second
+
+// Store is a storage engine in a SQLite file. It may be used by many goroutines at
+// once, and the file by several processes. Make one with Open.
+type Store struct {
+	id      string // of the file
+	clock   func() time.Time
+	txLimit time.Duration
+	sheet   sheet
+	steps   []migration
+	bell    *nexjob.Bell
+	closed  atomic.Bool
+
+	db      *sql.DB // the user's
+	readers *sql.DB
+	lane    *lane
+	look    *sql.Stmt   // on readers: whether a claim would find anything
+	busy    atomic.Bool // the newest claim found as many jobs as it wanted
+}
+
+var (
+	_ nexjob.Storage = (*Store)(nil)
+	_ nexjob.Ringer  = (*Store)(nil)
+)
+
+// Open opens or makes the file and brings its schema up to date. The path is a
+// plain file name; a store in memory is package memory's.
+func Open(ctx context.Context, path string, options Options) (*Store, error) {
+	s, err := open(ctx, path, options)
+	if err != nil {
+		return nil, wrap("open", err)
+	}
+	return s, nil
+}
+
+func open(ctx context.Context, path string, options Options) (_ *Store, err error) {
+	if err := options.fill(); err != nil {
+		return nil, err
+	}
+	s := &Store{clock: onewriter.HostClock(options.Clock), txLimit: options.TxLimit, bell: nexjob.NewBell()}
+	if s.sheet, err = parseSheet(statementText); err != nil {
+		return nil, err
+	}
+	if s.steps, err = readMigrations(migrationFiles); err != nil {
+		return nil, err
+	}
+	if err := s.connect(path, options); err != nil {
+		return nil, err
+	}
+	if err := s.start(ctx, options); err != nil {
+		_ = s.release()
+		return nil, err
+	}
+	return s, nil
+}
+
+// start makes the file ready and begins to serve.
+func (s *Store) start(ctx context.Context, options Options) (err error) {
+	if err := useWAL(ctx, s.db); err != nil {
+		return err
+	}
+	if err := migrate(ctx, s.db, s.steps, s.clock()); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	if s.id, err = identity(ctx, s.db, s.sheet); err != nil {
+		return err
+	}
+	if err := s.raiseFences(ctx, options.Synchronous); err != nil {
+		return err
+	}
+	if s.look, err = s.readers.PrepareContext(ctx, s.sheet["anything to claim"]); err != nil {
+		return err
+	}
+	return s.lane.start(ctx)
+}
+
+// identity reads what a file is called among all files.
+func identity(ctx context.Context, on runner, statements sheet) (string, error) {
+	id := ""
+	err := (&session{sheet: statements, on: on}).each(ctx, "meta", func(v values) error {
+		id = v.text(1)
+		return nil
+	}, "store")
+	return id, err
+}
+
+// raiseFences begins a new epoch of fences where a power failure may have taken
+// commits whose fences were given out: fences grow also then.
+func (s *Store) raiseFences(ctx context.Context, mode Synchronous) error {
+	all := &session{sheet: s.sheet, on: s.db}
+	lax := mode == Normal
+	err := all.each(ctx, "meta", func(values) error {
+		lax = true
+		return nil
+	}, "lax")
+	if err != nil || !lax {
+		return err
+	}
+	if _, err := all.exec(ctx, "put meta", "lax", 1, ""); err != nil {
+		return err
+	}
+	_, err = all.exec(ctx, "raise fences")
+	return err
+}
+
+// DB returns connections to the file for tables of the user's own: transactions
+// begin IMMEDIATE and wait their turn for BusyTimeout. Foreign keys are off, as
+// SQLite has it, until the user turns them on. It is closed by Close. Do not hold a
+// transaction open for long: everybody else waits.
+func (s *Store) DB() *sql.DB { return s.db }
+
+// Bell rings after each step of this process that made a job claimable or ended
+// one. A step inside a transaction that InTx, the function, or the caller commits
+// does not ring.
+func (s *Store) Bell() *nexjob.Bell { return s.bell }
+
+// Clock returns the store's time.
+func (s *Store) Clock(ctx context.Context) (time.Time, error) {
+	if s.closed.Load() {
+		return time.Time{}, wrap("clock", nexjob.ErrClosed)
+	}
+	return rules.Micro(s.clock()), ctx.Err()
+}
+
+// Migrate brings the schema up to date; Open has done it.
+func (s *Store) Migrate(ctx context.Context) error {
+	if s.closed.Load() {
+		return wrap("migrate", nexjob.ErrClosed)
+	}
+	return wrap("migrate", migrate(ctx, s.db, s.steps, s.clock()))
+}
+
+// Close waits for steps under way and closes the file. Calls that still wait for
+// somebody else's transaction, and later ones, answer ErrClosed.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.lane.stop()
+	return wrap("close", s.release())
+}
+
+// check refuses a call before anything is done.
+func (s *Store) check(ctx context.Context, now time.Time) error {
+	if s.closed.Load() {
+		return nexjob.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if off := now.Sub(s.clock()); off > time.Second || off < -time.Second {
+		return fmt.Errorf("%w by %s", nexjob.ErrClock, off)
+	}
+	return nil
+}
+
+// read runs f on one state of the file, beside the writer.
+func read[T any](
+	ctx context.Context, s *Store, verb string, now time.Time, f func(in *session) (T, error),
+) (T, error) {
+	var none T
+	err := s.check(ctx, now)
+	if err != nil {
+		return none, wrap(verb, err)
+	}
+	tx, err := s.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return none, wrap(verb, s.orClosed(err))
+	}
+	defer tx.Rollback()
+	answer, err := f(&session{sheet: s.sheet, on: tx})
+	if err != nil {
+		return none, wrap(verb, s.orClosed(err))
+	}
+	return answer, nil
+}
+
+// orClosed explains an error that Close has caused.
+func (s *Store) orClosed(err error) error {
+	if s.closed.Load() {
+		return nexjob.ErrClosed
+	}
+	return err
+}
+
+// Find returns one page; see nexjob.Archive.
+func (s *Store) Find(ctx context.Context, now time.Time, q nexjob.Query) (nexjob.Page, error) {
+	return read(ctx, s, "find", now, func(in *session) (nexjob.Page, error) { return in.find(ctx, now, &q) })
+}
+
+// Count tallies jobs; see nexjob.Archive.
+func (s *Store) Count(ctx context.Context, now time.Time, q nexjob.Query) ([]nexjob.Tally, error) {
+	return read(ctx, s, "count", now, func(in *session) ([]nexjob.Tally, error) { return in.count(ctx, now, &q) })
+}
+
+// Entries returns unexpired entries by name; see nexjob.Registry.
+func (s *Store) Entries(ctx context.Context, now time.Time, kind string) ([]nexjob.Entry, error) {
+	return read(ctx, s, "entries", now, func(in *session) ([]nexjob.Entry, error) {
+		return in.entries(ctx, now, kind)
+	})
+}

@@ -1,0 +1,177 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/onewriter"
+	code "modernc.org/sqlite/lib"
+)
+
+const engine = "sqlite"
+
+// SQLTx is an open transaction of database/sql, or of what stands on it: *sql.Tx,
+// and those of bun, sqlx and gorm, have these methods, while a *sql.DB has not.
+// Commit and Rollback are never called: they keep a *sql.DB out at compile time.
+type SQLTx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	Commit() error
+	Rollback() error
+}
+
+// Tx wraps a caller's open transaction for Store.Join and client.In: what is done in
+// it is visible on commit and gone on rollback. It must be one of the store's own
+// file, and one that may write: begun by InTx, by Store.DB, or IMMEDIATE. A
+// transaction that began DEFERRED and has read is refused when others have written
+// since, for SQLite will never let it write.
+func Tx(tx SQLTx) nexjob.Tx { return callersTx{tx} }
+
+type callersTx struct{ tx SQLTx }
+
+// Engine names the engine whose Join takes the transaction.
+func (callersTx) Engine() string { return engine }
+
+var (
+	errStale = errors.New("the transaction has read before it wrote, and others have written since: " +
+		"SQLite will never let it write; use sqlite.InTx, or begin it IMMEDIATE (_txlock=immediate)")
+	errForeign = errors.New("the transaction is not one of this store's file")
+	errEnded   = fmt.Errorf("the transaction has ended: %w", nexjob.ErrClosed)
+)
+
+// Join returns the store's steps inside a transaction of Tx. What is wrong with the
+// transaction is answered by the first step.
+func (s *Store) Join(tx nexjob.Tx) (nexjob.Joined, error) {
+	t, ok := tx.(callersTx)
+	if !ok {
+		return nil, fmt.Errorf("sqlite: join: a transaction of sqlite.Tx is wanted, not one of %s: %w",
+			tx.Engine(), nexjob.ErrUnsupported)
+	}
+	return &joined{store: s, on: &session{sheet: s.sheet, on: t.tx}}, nil
+}
+
+// joined is a store inside a caller's transaction.
+type joined struct {
+	store  *Store
+	on     *session
+	ours   bool // the transaction is one of this file
+	writes bool // it holds the write lock
+}
+
+// within runs one step: it happens as a whole or, with an error, not at all, and the
+// transaction can go on.
+func within[T any](
+	ctx context.Context, j *joined, verb string, now time.Time, f func(ctx context.Context, u *onewriter.Unit) (T, error),
+) (T, error) {
+	var none T
+	if err := j.store.check(ctx, now); err != nil {
+		return none, wrap(verb, err)
+	}
+	wait := onewriter.StartWait(j.store.clock)
+	// An interrupt in the middle of a write would roll the whole transaction back.
+	ctx = context.WithoutCancel(ctx)
+	if err := j.lock(ctx); err != nil {
+		return none, wrap(verb, explain(err))
+	}
+	if _, err := j.on.on.ExecContext(ctx, "SAVEPOINT nexjob_step"); err != nil {
+		return none, wrap(verb, explain(err))
+	}
+	unit := onewriter.Join(&rows{session: j.on, pulses: new(pulseText)}, wait.Add(now))
+	answer, err := f(ctx, unit)
+	if err == nil {
+		_, err = unit.End(ctx)
+	}
+	end := "RELEASE nexjob_step"
+	if err != nil {
+		end = "ROLLBACK TO nexjob_step; RELEASE nexjob_step"
+	}
+	if _, endErr := j.on.on.ExecContext(ctx, end); err == nil {
+		err = endErr
+	}
+	if err != nil {
+		return none, wrap(verb, explain(err))
+	}
+	return answer, nil
+}
+
+// lock takes the file's write lock before anything is read, and sees that the file
+// is the store's.
+func (j *joined) lock(ctx context.Context) error {
+	if j.writes {
+		return nil
+	}
+	if _, err := j.on.exec(ctx, "take the write lock"); err != nil {
+		return err
+	}
+	j.writes = true
+	return j.own(ctx)
+}
+
+// own sees that the transaction is one of the store's file.
+func (j *joined) own(ctx context.Context) error {
+	if j.ours {
+		return nil
+	}
+	id, err := identity(ctx, j.on.on, j.on.sheet)
+	if err == nil && id != j.store.id {
+		err = errForeign
+	}
+	j.ours = err == nil
+	return err
+}
+
+// explain says in words what SQLite's answer means for a caller's transaction.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, sql.ErrTxDone):
+		return errEnded
+	case isStale(err):
+		return fmt.Errorf("%w (%w)", errStale, err)
+	case codeOf(err) == code.SQLITE_ERROR: // no such table
+		return fmt.Errorf("%w (%w)", errForeign, err)
+	}
+	return err
+}
+
+// Enqueue adds jobs in the transaction.
+func (j *joined) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error) {
+	return within(ctx, j, "enqueue", now, func(ctx context.Context, u *onewriter.Unit) ([]nexjob.Answer, error) {
+		return u.Enqueue(ctx, jobs)
+	})
+}
+
+// Settle ends attempts in the transaction.
+func (j *joined) Settle(ctx context.Context, now time.Time, ends []nexjob.Settlement) ([]nexjob.Settled, error) {
+	return within(ctx, j, "settle", now, func(ctx context.Context, u *onewriter.Unit) ([]nexjob.Settled, error) {
+		return u.Settle(ctx, ends)
+	})
+}
+
+// Record writes receipts in the transaction.
+func (j *joined) Record(
+	ctx context.Context, now time.Time, receipts []nexjob.Receipt,
+) ([]nexjob.Recorded, error) {
+	return within(ctx, j, "record", now, func(ctx context.Context, u *onewriter.Unit) ([]nexjob.Recorded, error) {
+		return u.Record(ctx, receipts)
+	})
+}
+
+// Find returns one page as the transaction sees it.
+func (j *joined) Find(ctx context.Context, now time.Time, q nexjob.Query) (nexjob.Page, error) {
+	err := j.store.check(ctx, now)
+	if err == nil {
+		err = j.own(ctx)
+	}
+	var page nexjob.Page
+	if err == nil {
+		page, err = j.on.find(ctx, now, &q)
+	}
+	if err != nil {
+		return nexjob.Page{}, wrap("find", explain(err))
+	}
+	return page, nil
+}
