@@ -66,8 +66,8 @@ type Attempt struct {
 	Error   string    `json:"m,omitempty"`
 }
 
-// Follower says what became of a job that a settlement added: its answer was not
-// simply "created".
+// Follower says what became of a job that a settlement added, or of a child that was
+// enqueued under a held key: its answer was not simply "created".
 type Follower struct {
 	ID      ID      `json:"id"`  // the job that answered: created or existing
 	Key     string  `json:"key"` // the follower's idempotency key

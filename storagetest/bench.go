@@ -172,15 +172,15 @@ func (b *bench) receipts(operation nexjob.ID) []nexjob.Receipt {
 	return b.find(nexjob.Query{Of: nexjob.Effects, Operations: []nexjob.ID{operation}, Limit: nexjob.MaxPage}).Effects
 }
 
-// receipt returns the one receipt of an operation with that name and turn.
-func (b *bench) receipt(operation nexjob.ID, name string, turn int) nexjob.Receipt {
+// card returns the receipt of the effect "card" under its first outside key.
+func (b *bench) card(operation nexjob.ID) nexjob.Receipt {
 	b.t.Helper()
 	for _, r := range b.receipts(operation) {
-		if r.Name == name && r.Turn == turn {
+		if r.Name == "card" && r.Turn == 0 {
 			return r
 		}
 	}
-	b.t.Fatalf("operation %s has no receipt %q of turn %d", operation, name, turn)
+	b.t.Fatalf("operation %s has no receipt of its effect \"card\"", operation)
 	return nexjob.Receipt{}
 }
 

@@ -23,7 +23,7 @@ func Child(t testing.TB, clock func() time.Time, env ...string) nexjob.Storage {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	command := exec.CommandContext(ctx, self) //nolint:gosec // the test binary itself
 	command.Env = append(os.Environ(), env...)
-	command.Stderr = os.Stderr
+	command.Stderr = t.Output()
 	in, err := command.StdinPipe()
 	if err != nil {
 		t.Fatalf("storagetest: child: %v", err)

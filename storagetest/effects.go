@@ -46,7 +46,6 @@ func effectChecks() []check {
 		}},
 		{"an intent that chooses nothing", func(b *bench) {
 			c := b.run(newJob("k"))
-			b.write(b.intent(c, "card"))
 			plain := b.intent(c, "plain")
 			plain.RepeatableFor = 0
 			b.write(plain)
@@ -54,7 +53,7 @@ func effectChecks() []check {
 			again := b.claimOnly(c.Job.ID)
 			r := b.intent(again, "plain")
 			r.RepeatableFor = 0
-			as[*nexjob.StillUnknownError](b, b.record(r)[0].Err, "a second send that nothing says is repeatable")
+			b.stillUnknown(again, r, "a second send that nothing says is repeatable")
 		}},
 		{"the wish is noted once and a retry goes on", openRetryGoesOn},
 		{"an outcome before the end frees the end", func(b *bench) {
@@ -211,7 +210,7 @@ func refusedNextTurn(b *bench) {
 	next.Turn, next.OutsideKey = 1, nexjob.OutsideKey(c.Job.Operation, "card", "", 1)
 	next.Fingerprint = nexjob.FingerprintOf([]byte("another card")) // a refused effect binds nobody
 	b.write(next)
-	b.equal("state of the first turn", nexjob.Refused, b.receipt(c.Job.Operation, "card", 0).State)
+	b.equal("state of the first turn", nexjob.Refused, b.card(c.Job.Operation).State)
 	b.write(outcome(next, nexjob.Confirmed, "paid"))
 	b.finish(again, nexjob.EndSucceeded)
 	b.state(c.Job.ID, nexjob.Succeeded, "the second turn is confirmed")
@@ -231,7 +230,7 @@ func (b *bench) mismatched(c nexjob.Claimed, state nexjob.EffectState) {
 	b.t.Helper()
 	other := b.intent(c, "card")
 	other.Fingerprint = nexjob.FingerprintOf([]byte("another request"))
-	standing := b.receipt(c.Job.Operation, "card", 0)
+	standing := b.card(c.Job.Operation)
 	b.unchanged("an effect under another request", func() {
 		b.t.Helper()
 		got := b.record(other)[0]
@@ -259,14 +258,16 @@ func repeatWithin(b *bench) {
 	b.equal("open effects", 1, b.job(c.Job.ID).OpenEffects)
 }
 
-func (b *bench) stillUnknown(c nexjob.Claimed, r nexjob.Receipt, what string) *nexjob.StillUnknownError {
+// stillUnknown requires that a receipt is refused because the outcome of its effect,
+// the only open one, is not known.
+func (b *bench) stillUnknown(c nexjob.Claimed, r nexjob.Receipt, what string) nexjob.StillUnknownError {
 	b.t.Helper()
-	var err *nexjob.StillUnknownError
+	var err nexjob.StillUnknownError
 	b.unchanged(what, func() {
 		b.t.Helper()
 		got := b.record(r)[0]
 		b.check(!got.Ours, "%s is called ours", what)
-		err = as[*nexjob.StillUnknownError](b, got.Err, what)
+		err = *as[*nexjob.StillUnknownError](b, got.Err, what)
 	})
 	b.equal(what+": effect named", r.Name, err.Name)
 	b.equal("open effects", 1, b.job(c.Job.ID).OpenEffects)

@@ -100,9 +100,9 @@ func bigBatch(b *bench) {
 	}
 	answers := b.enqueue(jobs...)
 	for i, a := range answers {
-		want, id := nexjob.Created, jobs[i].ID
+		want, id := nexjob.Created, jobs[i%500].ID
 		if i >= 500 {
-			want, id = nexjob.Existing, jobs[i-500].ID
+			want = nexjob.Existing
 		}
 		if a.Err != nil || a.Outcome != want || a.ID != id {
 			b.t.Fatalf("item %d is answered %s %s, %v, want %s %s", i, a.Outcome, a.ID, a.Err, want, id)

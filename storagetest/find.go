@@ -81,7 +81,7 @@ func zoo(b *bench) []nexjob.Job {
 		}
 		n.Kind = []string{charge, ship}[i%2]
 		n.Queue = []string{mainQueue, otherQueue, "else"}[i%3]
-		n.Tags = [][]string{nil, {"red"}, {"red", "blue"}, {"Blue"}}[i%4]
+		n.Tags = [][]string{nil, {"red"}, {"red", "blue"}, {"Blue"}, {"blue"}}[i%5]
 		n.Delay = time.Duration(i%2) * time.Hour
 		if i%5 == 0 {
 			n.DeadlineAfter = time.Duration(i+3) * time.Hour
@@ -252,7 +252,8 @@ func effectsByState(b *bench) {
 	b.write(outcome(b.intent(c, "b"), nexjob.Confirmed, "x"))
 	b.write(outcome(b.intent(c, "c"), nexjob.Refused, ""))
 	for state, want := range map[nexjob.EffectState][]string{
-		nexjob.Intended: {"a"}, nexjob.Confirmed: {"b", "s"}, nexjob.Refused: {"c"}, nexjob.Disproved: nil,
+		nexjob.Intended: {"a"}, nexjob.Confirmed: {"b", "s"}, nexjob.Refused: {"c"},
+		nexjob.Disproved: nil, nexjob.Compensated: nil,
 	} {
 		var got []string
 		for _, r := range b.find(nexjob.Query{Of: nexjob.Effects, EffectStates: []nexjob.EffectState{state}}).Effects {

@@ -76,6 +76,8 @@ func parts() []part {
 		{name: "repeat", checks: repeatChecks()},
 		{name: "joined", checks: joinedChecks(), inTx: true},
 		{name: "life", checks: lifeChecks()},
+		{name: "rules", checks: ruleChecks()},
+		{name: "rules in a caller's transaction", checks: ruleTxChecks(), inTx: true},
 		{name: "races", checks: raceChecks()},
 		{name: "races in a caller's transaction", checks: txRaceChecks(), inTx: true},
 	}

@@ -33,18 +33,21 @@ func keyLifeChecks() []check {
 	return checks
 }
 
-func keeping(key string, d time.Duration) nexjob.NewJob {
-	n := under(nexjob.RejectAlways, newJob(key))
+// keeping is a job under key k with a key life of its own.
+func keeping(d time.Duration) nexjob.NewJob {
+	n := under(nexjob.RejectAlways, newJob("k"))
 	n.KeepKeyFor = d
 	return n
 }
 
-func (b *bench) rejects(key, when string) *nexjob.DuplicateJobError {
+// rejects requires that RejectAlways refuses key k, and returns the refusal.
+func (b *bench) rejects(when string) nexjob.DuplicateJobError {
 	b.t.Helper()
-	got := b.enqueue(under(nexjob.RejectAlways, newJob(key)))[0]
-	return as[*nexjob.DuplicateJobError](b, got.Err, "Enqueue under RejectAlways "+when)
+	got := b.enqueue(under(nexjob.RejectAlways, newJob("k")))[0]
+	return *as[*nexjob.DuplicateJobError](b, got.Err, "Enqueue under RejectAlways "+when)
 }
 
+// freed requires that RejectAlways creates.
 func (b *bench) freed(key, when string) nexjob.Answer {
 	b.t.Helper()
 	n := under(nexjob.RejectAlways, newJob(key))
@@ -55,7 +58,7 @@ func (b *bench) freed(key, when string) nexjob.Answer {
 }
 
 func lifeCountsFromEnd(b *bench) {
-	n := keeping("k", time.Hour)
+	n := keeping(time.Hour)
 	c := b.run(n)
 	b.pass(20 * time.Second)
 	b.finish(c, nexjob.EndSucceeded)
@@ -63,14 +66,14 @@ func lifeCountsFromEnd(b *bench) {
 	b.equal("end of the key's life", b.now().Add(time.Hour), row.Until)
 	b.equal("state kept by the key while the record stands", nexjob.State(0), row.Ended)
 	b.pass(time.Hour - time.Millisecond)
-	b.rejects("k", "just before the key's life is over")
+	b.rejects("just before the key's life is over")
 	b.pass(2 * time.Millisecond)
 	got := b.freed("k", "just after the key's life is over")
 	b.equal("operation of a job under a free key", got.ID, got.Operation)
 }
 
 func keyOutlivesRecord(b *bench) {
-	n := keeping("k", time.Hour)
+	n := keeping(time.Hour)
 	b.finish(b.run(n), nexjob.EndFailed)
 	until := b.now().Add(time.Hour)
 	b.act(n.ID, nexjob.ActPurge)
@@ -82,7 +85,7 @@ func keyOutlivesRecord(b *bench) {
 		Key: "k", Job: n.ID, Kind: charge, Fingerprint: n.Fingerprint, Operation: n.ID,
 		Ended: nexjob.Failed, Until: until,
 	}, row)
-	rejection := b.rejects("k", "within the key's life")
+	rejection := b.rejects("within the key's life")
 	b.check(rejection.RecordGone && rejection.ExistingJobID == n.ID && rejection.ExistingState == nexjob.Failed,
 		"rejection: %+v", rejection)
 	strict := jobWith("k", argsTwo)
@@ -91,7 +94,7 @@ func keyOutlivesRecord(b *bench) {
 }
 
 func keyShorterThanRecord(b *bench) {
-	n := keeping("k", time.Minute)
+	n := keeping(time.Minute)
 	b.finish(b.run(n), nexjob.EndFailed)
 	b.pass(time.Minute + time.Second)
 	got := b.freed("k", "after a key life shorter than the record")
@@ -106,7 +109,7 @@ func keyGoesWithRecord(b *bench) {
 	n := under(nexjob.RejectAlways, newJob("k"))
 	b.finish(b.run(n), nexjob.EndSucceeded)
 	b.pass(1000 * time.Hour)
-	b.rejects("k", "long after the end, the record still there")
+	b.rejects("long after the end, the record still there")
 	b.act(n.ID, nexjob.ActPurge)
 	_, held := b.key("k")
 	b.check(!held, "the key stays although its record is gone and it has no life of its own")
@@ -114,7 +117,7 @@ func keyGoesWithRecord(b *bench) {
 }
 
 func noLifeWhileActive(b *bench) {
-	n := keeping("k", time.Second)
+	n := keeping(time.Second)
 	n.Delay = time.Hour
 	b.add(n)
 	b.pass(time.Hour)
@@ -130,7 +133,7 @@ func noLifeWhileActive(b *bench) {
 }
 
 func requeueStopsLife(b *bench) {
-	n := keeping("k", time.Minute)
+	n := keeping(time.Minute)
 	b.finish(b.run(n), nexjob.EndFailed)
 	b.pass(30 * time.Second)
 	b.act(n.ID, nexjob.ActRequeue)
@@ -151,7 +154,7 @@ func lastKeepCounts(b *bench) {
 	b.finish(b.run(second), nexjob.EndSucceeded)
 	b.act(first.ID, nexjob.ActPurge)
 	b.act(second.ID, nexjob.ActPurge)
-	b.rejects("k", "within the second life")
+	b.rejects("within the second life")
 	b.pass(time.Minute + time.Second)
 	b.freed("k", "after the second life")
 }
@@ -165,7 +168,7 @@ func (b *bench) purgeLeftovers() {
 }
 
 func purgeRemovesDeadKeys(b *bench) {
-	n := keeping("k", time.Minute)
+	n := keeping(time.Minute)
 	b.finish(b.run(n), nexjob.EndSucceeded)
 	b.act(n.ID, nexjob.ActPurge)
 	b.purgeLeftovers()
@@ -226,10 +229,10 @@ func clearKey(b *bench, e end) {
 }
 
 func clearWithoutRecord(b *bench) {
-	n := keeping("k", time.Hour)
+	n := keeping(time.Hour)
 	b.finish(b.run(n), nexjob.EndFailed)
 	b.act(n.ID, nexjob.ActPurge)
-	b.rejects("k", "before the key is cleared")
+	b.rejects("before the key is cleared")
 	amended := b.amend(nexjob.Query{Of: nexjob.Keys, Key: "k"}, nexjob.Action{Act: nexjob.ActClearKey})
 	b.need(len(amended.Changes) == 1 && amended.Changes[0].Done && amended.Changes[0].Key == "k",
 		"clear key by a query of keys answers %+v", amended.Changes)
@@ -261,7 +264,7 @@ func clearUsedUp(b *bench) {
 	b.act(n.ID, nexjob.ActClearKey)
 	second := b.freed("k", "after the key was cleared")
 	b.finish(b.claimOnly(second.ID), nexjob.EndFailed)
-	b.rejects("k", "after the job that used the clearing failed too")
+	b.rejects("after the job that used the clearing failed too")
 }
 
 func clearFormer(b *bench) {
@@ -269,7 +272,7 @@ func clearFormer(b *bench) {
 	b.finish(b.run(first), nexjob.EndSucceeded)
 	b.finish(b.run(second), nexjob.EndSucceeded)
 	b.tryAmend(first.ID, nexjob.Action{Act: nexjob.ActClearKey})
-	rejection := b.rejects("k", "after clear key of a job that is not the key's last")
+	rejection := b.rejects("after clear key of a job that is not the key's last")
 	b.equal("job named by the rejection", second.ID, rejection.ExistingJobID)
 }
 
@@ -278,9 +281,9 @@ func purgeFormer(b *bench) {
 	b.finish(b.run(first), nexjob.EndSucceeded)
 	b.finish(b.run(second), nexjob.EndSucceeded)
 	b.act(first.ID, nexjob.ActPurge)
-	b.equal("job named by the rejection", second.ID, b.rejects("k", "after the purge of a former job").ExistingJobID)
+	b.equal("job named by the rejection", second.ID, b.rejects("after the purge of a former job").ExistingJobID)
 	third := newJob("k")
 	b.finish(b.run(third), nexjob.EndSucceeded)
 	b.act(second.ID, nexjob.ActDelete)
-	b.equal("job named by the rejection", third.ID, b.rejects("k", "after the delete of a former job").ExistingJobID)
+	b.equal("job named by the rejection", third.ID, b.rejects("after the delete of a former job").ExistingJobID)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ const (
 func Linearizable(t *testing.T, h Harness, n int) {
 	t.Helper()
 	n = histories(t, n)
-	seed := rand.Uint64() //nolint:gosec // picks the histories; a failure prints what happened
+	seed := rand.Uint64()
 	counted, calls := 0, 0
 	var b *bench
 	for i := 0; counted < n; i++ {
@@ -46,7 +47,7 @@ func Linearizable(t *testing.T, h Harness, n int) {
 			}
 			b = open(t, h)
 		}
-		history := b.race(b.handles(), rand.New(rand.NewPCG(seed, uint64(i))), fmt.Sprintf("h%d", i)) //nolint:gosec // as above
+		history := b.race(b.handles(), rand.New(rand.NewPCG(seed, uint64(i))), fmt.Sprintf("h%d", i))
 		if !overlaps(history) {
 			continue
 		}
@@ -76,12 +77,12 @@ func (b *bench) linear(history []porcupine.Operation, seed uint64, number int) {
 
 func show(history []porcupine.Operation) string {
 	slices.SortFunc(history, func(x, y porcupine.Operation) int { return int(x.Call - y.Call) })
-	out := ""
+	var out strings.Builder
 	for _, o := range history {
-		out += fmt.Sprintf("  %d %9d %9d  %s\n", o.ClientId, o.Call, o.Return,
+		fmt.Fprintf(&out, "  %d %9d %9d  %s\n", o.ClientId, o.Call, o.Return,
 			describe(o.Input.(call), o.Output.(reply))) //nolint:forcetypeassert,errcheck // the histories hold nothing else
 	}
-	return out
+	return out.String()
 }
 
 // overlaps reports whether at least four clients took part and two of them had
@@ -143,13 +144,15 @@ func (b *bench) race(handles []nexjob.Storage, random *rand.Rand, name string) [
 		keys[i] = fmt.Sprintf("%s-%d", name, i)
 	}
 	shared := &pool{jobs: make(map[string][]nexjob.NewJob), leases: make(map[string][]nexjob.Lease)}
-	base := time.Now() //nolint:forbidigo // the monotonic clock orders the calls of a history
-	parts := make([][]porcupine.Operation, clients)
+	base := time.Now() // the monotonic clock orders the calls of a history
+	parts, own := make([][]porcupine.Operation, clients), make([]*rand.Rand, clients)
+	for i := range own {
+		own[i] = rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
+	}
 	b.togetherOn(handles, clients, func(i int, s nexjob.Storage) error {
-		own := rand.New(rand.NewPCG(random.Uint64()+uint64(i), uint64(i))) //nolint:gosec // i is small
-		c := client{id: i, s: s, ctx: b.ctx, now: b.now(), base: base, pool: shared, random: own}
+		c := client{id: i, s: s, ctx: b.ctx, now: b.now(), base: base, pool: shared, random: own[i]}
 		for range callsEach {
-			if err := c.call(c.draw(keys[own.IntN(len(keys))])); err != nil {
+			if err := c.call(c.draw(keys[own[i].IntN(len(keys))])); err != nil {
 				return err
 			}
 		}
@@ -221,9 +224,9 @@ func (c *client) drawJob(key string, former nexjob.NewJob, known bool) nexjob.Ne
 // call makes a call and notes it. A call that the storage refused as busy did not
 // happen and is made again.
 func (c *client) call(in call) error {
-	from := time.Since(c.base) //nolint:forbidigo // the monotonic clock orders the calls of a history
+	from := time.Since(c.base)
 	out, err := persist(c.ctx, func() (reply, error) { return c.do(in) })
-	to := time.Since(c.base) //nolint:forbidigo // as above
+	to := time.Since(c.base)
 	if err != nil {
 		return fmt.Errorf("%s: %w", describe(in, reply{}), err)
 	}

@@ -238,12 +238,15 @@ func (k modelKey) settle(c call, r reply) (bool, modelKey) {
 		}
 		return r.lost, k
 	}
-	j.state = map[nexjob.Ending]nexjob.State{
-		nexjob.EndSucceeded: nexjob.Succeeded, nexjob.EndFailed: nexjob.Failed,
-		nexjob.EndRetry: nexjob.Enqueued, nexjob.EndCancelled: nexjob.Cancelled,
-	}[c.as]
-	if j.stop && c.as != nexjob.EndSucceeded {
+	switch {
+	case c.as == nexjob.EndSucceeded:
+		j.state = nexjob.Succeeded
+	case j.stop || c.as == nexjob.EndCancelled:
 		j.state = nexjob.Cancelled
+	case c.as == nexjob.EndFailed:
+		j.state = nexjob.Failed
+	default: // EndRetry, due at once
+		j.state = nexjob.Enqueued
 	}
 	j.settled += c.mark()
 	if j.state.Terminal() {

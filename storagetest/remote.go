@@ -100,19 +100,19 @@ func (m *remote) call(ctx context.Context, q request) (response, error) {
 
 // Enqueue is made in the other process, as are all that follow.
 func (m *remote) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error) {
-	r, err := m.call(ctx, request{Method: "Enqueue", Now: now, Jobs: carryJobs(jobs)})
+	r, err := m.call(ctx, request{Method: "enqueue", Now: now, Jobs: carryJobs(jobs)})
 	return r.Answers, err
 }
 
 // Claim takes due jobs.
 func (m *remote) Claim(ctx context.Context, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
-	r, err := m.call(ctx, request{Method: "Claim", Now: now, Ask: ask})
+	r, err := m.call(ctx, request{Method: "claim", Now: now, Ask: ask})
 	return r.Claimed, err
 }
 
 // Renew extends leases.
 func (m *remote) Renew(ctx context.Context, now, until time.Time, leases []nexjob.Lease) ([]nexjob.Renewal, error) {
-	r, err := m.call(ctx, request{Method: "Renew", Now: now, Until: until, Leases: leases})
+	r, err := m.call(ctx, request{Method: "renew", Now: now, Until: until, Leases: leases})
 	return r.Renewals, err
 }
 
@@ -122,25 +122,25 @@ func (m *remote) Settle(ctx context.Context, now time.Time, ends []nexjob.Settle
 	for i := range ends {
 		ends[i].Followers = carryJobs(ends[i].Followers)
 	}
-	r, err := m.call(ctx, request{Method: "Settle", Now: now, Ends: ends})
+	r, err := m.call(ctx, request{Method: "settle", Now: now, Ends: ends})
 	return r.Settled, err
 }
 
 // Record writes receipts.
 func (m *remote) Record(ctx context.Context, now time.Time, receipts []nexjob.Receipt) ([]nexjob.Recorded, error) {
-	r, err := m.call(ctx, request{Method: "Record", Now: now, Receipts: receipts})
+	r, err := m.call(ctx, request{Method: "record", Now: now, Receipts: receipts})
 	return r.Recorded, err
 }
 
 // Find returns one page.
 func (m *remote) Find(ctx context.Context, now time.Time, q nexjob.Query) (nexjob.Page, error) {
-	r, err := m.call(ctx, request{Method: "Find", Now: now, Query: q})
+	r, err := m.call(ctx, request{Method: "find", Now: now, Query: q})
 	return r.Page, err
 }
 
 // Count tallies jobs.
 func (m *remote) Count(ctx context.Context, now time.Time, q nexjob.Query) ([]nexjob.Tally, error) {
-	r, err := m.call(ctx, request{Method: "Count", Now: now, Query: q})
+	r, err := m.call(ctx, request{Method: "count", Now: now, Query: q})
 	return r.Tallies, err
 }
 
@@ -151,19 +151,19 @@ func (m *remote) Amend(
 	if do.FollowUp != nil {
 		do.FollowUp = &carryJobs([]nexjob.NewJob{*do.FollowUp})[0]
 	}
-	r, err := m.call(ctx, request{Method: "Amend", Now: now, Query: q, Do: do, Limit: limit})
+	r, err := m.call(ctx, request{Method: "amend", Now: now, Query: q, Do: do, Limit: limit})
 	return r.Amended, err
 }
 
 // Put compares and swaps entries.
 func (m *remote) Put(ctx context.Context, now time.Time, puts []nexjob.Put) ([]nexjob.PutAnswer, error) {
-	r, err := m.call(ctx, request{Method: "Put", Now: now, Puts: puts})
+	r, err := m.call(ctx, request{Method: "swap", Now: now, Puts: puts})
 	return r.Put, err
 }
 
 // Entries returns the entries of a kind.
 func (m *remote) Entries(ctx context.Context, now time.Time, kind string) ([]nexjob.Entry, error) {
-	r, err := m.call(ctx, request{Method: "Entries", Now: now, Kind: kind})
+	r, err := m.call(ctx, request{Method: "entries", Now: now, Kind: kind})
 	return r.Entries, err
 }
 
@@ -174,13 +174,13 @@ func (m *remote) Join(nexjob.Tx) (nexjob.Joined, error) {
 
 // Clock reads the storage's time.
 func (m *remote) Clock(ctx context.Context) (time.Time, error) {
-	r, err := m.call(ctx, request{Method: "Clock"})
+	r, err := m.call(ctx, request{Method: "clock"})
 	return r.Time, err
 }
 
 // Migrate brings the schema up to date.
 func (m *remote) Migrate(ctx context.Context) error {
-	_, err := m.call(ctx, request{Method: "Migrate"})
+	_, err := m.call(ctx, request{Method: "migrate"})
 	return err
 }
 

@@ -38,3 +38,5 @@ func piped() storagetest.Harness {
 func TestRemote(t *testing.T) { storagetest.Run(t, piped()) }
 
 func TestRemoteLinearizable(t *testing.T) { storagetest.Linearizable(t, piped(), 50) }
+
+func TestCompare(t *testing.T) { storagetest.Compare(t, inMemory(), piped(), 60) }

@@ -121,9 +121,17 @@ func (b *bench) replaced(id nexjob.ID, n nexjob.NewJob) nexjob.Answer {
 // hasStarted requires that a replace comes too late for the job.
 func (b *bench) hasStarted(id nexjob.ID) {
 	b.t.Helper()
+	b.hasStartedWith(id, argsTwo)
+}
+
+// hasStartedWith is hasStarted with args that differ from the job's.
+func (b *bench) hasStartedWith(id nexjob.ID, args string) {
+	b.t.Helper()
+	n := jobWith("k", args)
+	n.WhileActive = nexjob.Replace
 	b.unchanged("a replace that came too late", func() {
 		b.t.Helper()
-		got := b.enqueue(replacing("k"))[0]
+		got := b.enqueue(n)[0]
 		b.must(got.Err, "Replace")
 		b.check(got.Outcome == nexjob.Existing && got.ID == id && got.Started && got.ArgsDiffer,
 			"a replace that came too late is answered %+v, want existing %s with Started and ArgsDiffer", got, id)

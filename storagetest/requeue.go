@@ -130,7 +130,7 @@ func requeueItems(b *bench) {
 // requeueAfterLife: two records stand and their key's life is over. Whatever the
 // answers, the key has one active job.
 func requeueAfterLife(b *bench) {
-	first, second := keeping("k", time.Minute), newJob("k")
+	first, second := keeping(time.Minute), newJob("k")
 	first.DuplicatePolicy = nexjob.AllowAfterFailed
 	second.KeepKeyFor = time.Minute
 	b.finish(b.run(first), nexjob.EndFailed)

@@ -83,29 +83,29 @@ func (v *server) answer(q request) {
 func (v *server) do(q request) (r response) {
 	ctx := context.Background()
 	switch q.Method {
-	case "Enqueue":
+	case "enqueue":
 		r.Answers, r.Err = v.storage.Enqueue(ctx, q.Now, q.Jobs)
-	case "Claim":
+	case "claim":
 		r.Claimed, r.Err = v.storage.Claim(ctx, q.Now, q.Ask)
-	case "Renew":
+	case "renew":
 		r.Renewals, r.Err = v.storage.Renew(ctx, q.Now, q.Until, q.Leases)
-	case "Settle":
+	case "settle":
 		r.Settled, r.Err = v.storage.Settle(ctx, q.Now, q.Ends)
-	case "Record":
+	case "record":
 		r.Recorded, r.Err = v.storage.Record(ctx, q.Now, q.Receipts)
-	case "Find":
+	case "find":
 		r.Page, r.Err = v.storage.Find(ctx, q.Now, q.Query)
-	case "Count":
+	case "count":
 		r.Tallies, r.Err = v.storage.Count(ctx, q.Now, q.Query)
-	case "Amend":
+	case "amend":
 		r.Amended, r.Err = v.storage.Amend(ctx, q.Now, q.Query, q.Do, q.Limit)
-	case "Put":
+	case "swap":
 		r.Put, r.Err = v.storage.Put(ctx, q.Now, q.Puts)
-	case "Entries":
+	case "entries":
 		r.Entries, r.Err = v.storage.Entries(ctx, q.Now, q.Kind)
-	case "Clock":
+	case "clock":
 		r.Time, r.Err = v.storage.Clock(ctx)
-	case "Migrate":
+	case "migrate":
 		r.Err = v.storage.Migrate(ctx)
 	default:
 		r.Err = fmt.Errorf("storagetest: serve: no method %q", q.Method)

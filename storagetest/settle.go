@@ -37,12 +37,12 @@ func settleChecks() []check {
 
 // ended is what one ending must make of a job in its first attempt.
 type ended struct {
-	as                               nexjob.Ending
-	state                            nexjob.State
-	delay                            time.Duration
-	tries, interruptions, snoozes    int
-	triesFree                        bool // the rules leave open whether a try is spent
-	keepsDue, terminal, claimedAgain bool
+	as                            nexjob.Ending
+	state                         nexjob.State
+	delay                         time.Duration
+	tries, interruptions, snoozes int
+	triesFree                     bool // the rules leave open whether a try is spent
+	terminal                      bool
 }
 
 func endings() []ended {
@@ -50,9 +50,9 @@ func endings() []ended {
 		{as: nexjob.EndSucceeded, state: nexjob.Succeeded, terminal: true},
 		{as: nexjob.EndFailed, state: nexjob.Failed, tries: 1, terminal: true},
 		{as: nexjob.EndCancelled, state: nexjob.Cancelled, triesFree: true, terminal: true},
-		{as: nexjob.EndRetry, state: nexjob.Scheduled, delay: time.Minute, tries: 1, claimedAgain: true},
-		{as: nexjob.EndSnoozed, state: nexjob.Scheduled, delay: time.Minute, snoozes: 1, claimedAgain: true},
-		{as: nexjob.EndInterrupted, state: nexjob.Enqueued, interruptions: 1, claimedAgain: true},
+		{as: nexjob.EndRetry, state: nexjob.Scheduled, delay: time.Minute, tries: 1},
+		{as: nexjob.EndSnoozed, state: nexjob.Scheduled, delay: time.Minute, snoozes: 1},
+		{as: nexjob.EndInterrupted, state: nexjob.Enqueued, interruptions: 1},
 	}
 }
 

@@ -37,14 +37,7 @@ func stopChecks() []check {
 				})
 			}
 		}},
-		{"the worker dies: cancelled by the claim, never rerun", func(b *bench) {
-			c := b.run(newJob("k"))
-			b.act(c.Job.ID, nexjob.ActCancel)
-			b.pass(over)
-			b.claimNone("somebody asked to cancel it")
-			j := b.state(c.Job.ID, nexjob.Cancelled, "its worker died after the cancel")
-			b.equal("crashes", 1, j.Crashes)
-		}},
+		{"the worker dies: cancelled by the claim, never rerun", workerDeadAfterCancel},
 		{"handed back: not rerun", func(b *bench) {
 			c := b.run(newJob("k"))
 			b.act(c.Job.ID, nexjob.ActCancel)
@@ -64,23 +57,14 @@ func stopChecks() []check {
 			b.equal("state", nexjob.Enqueued, b.finish(c, nexjob.EndRetry).State)
 		}},
 	}
-	for how, want := range map[nexjob.Ending]nexjob.State{
-		nexjob.EndSucceeded: nexjob.Succeeded, // the work is done
-		nexjob.EndFailed:    nexjob.Cancelled,
-		nexjob.EndRetry:     nexjob.Cancelled,
-		nexjob.EndSnoozed:   nexjob.Cancelled,
-		nexjob.EndCancelled: nexjob.Cancelled,
+	for _, how := range []nexjob.Ending{
+		nexjob.EndSucceeded, nexjob.EndFailed, nexjob.EndRetry, nexjob.EndSnoozed, nexjob.EndCancelled,
 	} {
-		checks = append(checks, check{"then " + how.String(), func(b *bench) {
-			c := b.run(newJob("k"))
-			b.act(c.Job.ID, nexjob.ActCancel)
-			got := b.finishWith(nexjob.Settlement{Lease: c.Job.Lease(), As: how, Delay: delayOf(how), Error: "gave way"})
-			b.equal("state answered", want, got.State)
-			j := b.state(c.Job.ID, want, "cancelled while processing, then "+how.String())
-			b.check(j.EndedAt.Equal(b.now()), "ended at %s", j.EndedAt)
-			b.check(want == nexjob.Succeeded || j.Reason != "", "cancelled without a reason")
-			b.claimNone("it has ended")
-		}})
+		want := nexjob.Cancelled
+		if how == nexjob.EndSucceeded {
+			want = nexjob.Succeeded // the work is done
+		}
+		checks = append(checks, check{"then " + how.String(), func(b *bench) { cancelledThen(b, how, want) }})
 	}
 	return checks
 }

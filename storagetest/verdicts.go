@@ -14,7 +14,7 @@ func verdictChecks() []check {
 			b.resolve(j.ID, nexjob.Action{Verdict: nexjob.Applied, Value: []byte("paid")})
 			got := b.state(j.ID, nexjob.Enqueued, "no end was wished")
 			b.check(got.OpenEffects == 0 && got.Wished == 0, "open effects %d, wished %s", got.OpenEffects, got.Wished)
-			r := b.receipt(j.Operation, "card", 0)
+			r := b.card(j.Operation)
 			b.check(r.State == nexjob.Confirmed && string(r.Value) == "paid" && r.By == someone, "receipt: %+v", r)
 			b.equal("state claimed", nexjob.Confirmed, b.claimOnly(j.ID).Receipts[0].State)
 		}},
@@ -47,7 +47,7 @@ func verdictChecks() []check {
 			j := b.uncertain("k", nexjob.EndUncertain)
 			b.tryAmend(j.ID, nexjob.Action{Act: nexjob.ActResolve, Verdict: nexjob.StillUnknown})
 			b.state(j.ID, nexjob.Uncertain, "nothing is guessed")
-			b.equal("state of the effect", nexjob.Intended, b.receipt(j.Operation, "card", 0).State)
+			b.equal("state of the effect", nexjob.Intended, b.card(j.Operation).State)
 		}},
 		{"several open effects", severalOpen},
 		{"a verdict on an effect that is not open", func(b *bench) {
@@ -66,6 +66,16 @@ func verdictChecks() []check {
 		{"look-up: not applied too early", lookupTooEarly},
 		{"look-up: not applied in time", lookupNotApplied},
 		{"look-up: a held-up end has a next look-up", lookupAfterEnd},
+		{"look-up: a crash at the limit leaves it uncertain", func(b *bench) {
+			j := b.askable(nexjob.EndUncertain, time.Minute)
+			b.pass(time.Minute)
+			b.claimOnly(j.ID)
+			b.pass(over)
+			b.upkeep(1)
+			got := b.state(j.ID, nexjob.Uncertain, "its effect has no outcome, whoever died")
+			b.equal("open effects", 1, got.OpenEffects)
+			b.equal("tries", 0, got.Tries)
+		}},
 		{"a stale lease has no verdict", func(b *bench) {
 			c := b.run(newJob("k"))
 			intent := b.intent(c, "card")
@@ -123,11 +133,11 @@ func appliedTakes(b *bench, how nexjob.Ending, want nexjob.State) {
 
 func notAppliedSentAgain(b *bench) {
 	j := b.uncertain("k", nexjob.EndUncertain)
-	before := b.receipt(j.Operation, "card", 0)
+	before := b.card(j.Operation)
 	b.pass(2 * time.Hour) // also past RepeatableFor
 	b.resolve(j.ID, nexjob.Action{Verdict: nexjob.NotApplied})
 	b.state(j.ID, nexjob.Enqueued, "the effect is sent again")
-	r := b.receipt(j.Operation, "card", 0)
+	r := b.card(j.Operation)
 	b.check(r.State == nexjob.Disproved && r.By == someone, "receipt: %+v", r)
 	c := b.claimOnly(j.ID)
 	got := b.write(b.intent(c, "card"))
@@ -139,7 +149,7 @@ func notAppliedSentAgain(b *bench) {
 
 func notAppliedTooEarly(b *bench) {
 	j := b.uncertain("k", nexjob.EndUncertain)
-	from := notAppliedFrom(b.receipt(j.Operation, "card", 0))
+	from := notAppliedFrom(b.card(j.Operation))
 	b.pass(from.Sub(b.now()) - time.Millisecond)
 	change := b.refused(j.ID, nexjob.Action{Act: nexjob.ActResolve, Verdict: nexjob.NotApplied})
 	unknown := as[*nexjob.StillUnknownError](b, change.Err, "a verdict before SendBefore + LookupAfter")
@@ -157,7 +167,7 @@ func compensated(b *bench) {
 	b.check(change.FollowUp.Err == nil && change.FollowUp.Outcome == nexjob.Created && change.FollowUp.ID == followUp.ID,
 		"follow-up: %+v", change.FollowUp)
 	b.state(j.ID, nexjob.Cancelled, "compensated")
-	r := b.receipt(j.Operation, "card", 0)
+	r := b.card(j.Operation)
 	b.check(r.State == nexjob.Compensated && r.By == someone, "receipt: %+v", r)
 	b.claimOnly(followUp.ID)
 }
@@ -218,7 +228,7 @@ func lookupUnknown(b *bench) {
 
 func lookupTooEarly(b *bench) {
 	j := b.askable(nexjob.EndUncertain, time.Second)
-	from := notAppliedFrom(b.receipt(j.Operation, "card", 0))
+	from := notAppliedFrom(b.card(j.Operation))
 	b.pass(time.Second)
 	c := b.claimOnly(j.ID)
 	err := b.stillUnknown(c, outcome(b.lookupIntent(c), nexjob.Disproved, ""), "a look-up's verdict before SendBefore + LookupAfter")
@@ -229,7 +239,7 @@ func lookupNotApplied(b *bench) {
 	j := b.askable(nexjob.EndUncertain, 2*time.Hour)
 	b.pass(2 * time.Hour)
 	c := b.claimOnly(j.ID)
-	before := b.receipt(j.Operation, "card", 0)
+	before := b.card(j.Operation)
 	b.equal("state", nexjob.Disproved, b.write(outcome(b.lookupIntent(c), nexjob.Disproved, "")).State)
 	b.equal("open effects", 0, b.job(j.ID).OpenEffects)
 	got := b.write(b.lookupIntent(c))

@@ -80,7 +80,7 @@ func (e *wireError) Error() string { return e.Text }
 func (e *wireError) Is(target error) bool {
 	all := facts()
 	for _, i := range e.Facts {
-		if all[i] == target { //nolint:errorlint // identity is what a sentinel is
+		if all[i] == target {
 			return true
 		}
 	}

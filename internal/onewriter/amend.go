@@ -89,7 +89,7 @@ func (u *Unit) amendOne(ctx context.Context, j *nexjob.Job, do *nexjob.Action, c
 	case nexjob.ActReschedule, nexjob.ActPrioritise, nexjob.ActMove:
 		change.Err = rules.Alter(j, do)
 	case nexjob.ActRequeue:
-		change.Err = u.requeue(j, do)
+		change.Err, err = u.requeue(ctx, j, do)
 	case nexjob.ActClearKey:
 		change.Err = u.clearKeyOf(j)
 	case nexjob.ActPurge:
@@ -120,10 +120,18 @@ func (u *Unit) amendOne(ctx context.Context, j *nexjob.Job, do *nexjob.Action, c
 	return u.endFamily(ctx, record)
 }
 
-func (u *Unit) requeue(j *nexjob.Job, do *nexjob.Action) error {
-	old := j.Operation
-	if err := rules.Requeue(j, u.key(j.Key), do, u.now); err != nil {
-		return err
+// requeue puts a job back; a refusal names the job that its key has gone on to.
+func (u *Unit) requeue(ctx context.Context, j *nexjob.Job, do *nexjob.Action) (refused, err error) {
+	old, row := j.Operation, u.key(j.Key)
+	var last *nexjob.Job
+	if row != nil {
+		if err := u.load(ctx, []nexjob.ID{row.Job}); err != nil {
+			return nil, err
+		}
+		last = u.job(row.Job)
+	}
+	if refused := rules.Requeue(j, row, last, do, u.now); refused != nil {
+		return refused, nil
 	}
 	if old != j.Operation {
 		u.loose[old] = true
@@ -131,7 +139,7 @@ func (u *Unit) requeue(j *nexjob.Job, do *nexjob.Action) error {
 	if j.Key != "" {
 		u.putKey(rules.KeyFor(j))
 	}
-	return nil
+	return nil, nil
 }
 
 func (u *Unit) clearKeyOf(j *nexjob.Job) error {

@@ -3,6 +3,7 @@ package onewriter
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/internal/rules"
@@ -88,8 +89,24 @@ func (u *Unit) enqueueOne(ctx context.Context, item *nexjob.NewJob) (nexjob.Answ
 		u.putKey(*seen.Key)
 		answer.State = seen.Holder.ReportedState(u.now)
 		u.rang = true
+	case answer.Outcome == nexjob.Existing:
+		u.tellParents(item, answer.ID)
 	}
 	return answer, nil
+}
+
+// tellParents keeps on the parents of a child that its key was held: the holder
+// gains no parent, so else nobody would see why nothing runs after them.
+func (u *Unit) tellParents(item *nexjob.NewJob, holder nexjob.ID) {
+	told := nexjob.Follower{ID: holder, Key: item.IdempotencyKey, Outcome: nexjob.Existing}
+	for _, p := range item.Parents {
+		parent := u.job(p.ID)
+		if parent == nil || len(parent.Followers) >= nexjob.MaxFollowerKept || slices.Contains(parent.Followers, told) {
+			continue
+		}
+		parent.Followers = append(slices.Clip(parent.Followers), told)
+		u.changed(parent)
+	}
 }
 
 // create adds a job under an operation, gives it its key, and weighs the parents

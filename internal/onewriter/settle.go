@@ -2,6 +2,7 @@ package onewriter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -112,8 +113,8 @@ func (u *Unit) follow(ctx context.Context, j *nexjob.Job, items []nexjob.NewJob)
 	return answers, nil
 }
 
-// settledBefore answers a repeated settlement. Its followers carry IDs of their
-// own, so enqueueing them again answers what they are.
+// settledBefore answers a repeated settlement. A follower that was created is found
+// by its own ID; what became of another one is kept on the job.
 func (u *Unit) settledBefore(
 	ctx context.Context, j *nexjob.Job, s *nexjob.Settlement,
 ) (nexjob.Settled, error) {
@@ -121,23 +122,45 @@ func (u *Unit) settledBefore(
 	if len(s.Followers) == 0 || j.State != nexjob.Succeeded {
 		return answer, nil
 	}
-	ids := make([]nexjob.ID, len(s.Followers))
+	var ids []nexjob.ID
 	for i := range s.Followers {
-		ids[i] = s.Followers[i].ID
+		ids = append(ids, s.Followers[i].ID)
+	}
+	for i := range j.Followers {
+		ids = append(ids, j.Followers[i].ID)
 	}
 	if err := u.load(ctx, ids); err != nil {
 		return nexjob.Settled{}, err
 	}
-	answer.Followers = make([]nexjob.Answer, len(ids))
-	for i, id := range ids {
-		answer.Followers[i] = nexjob.Answer{ID: id, RecordGone: true}
-		if follower := u.job(id); follower != nil {
-			answer.Followers[i] = nexjob.Answer{
-				ID: id, Outcome: nexjob.Created, State: follower.ReportedState(u.now), Operation: follower.Operation,
-			}
+	kept := slices.Clone(j.Followers)
+	answer.Followers = make([]nexjob.Answer, len(s.Followers))
+	for i := range s.Followers {
+		told := nexjob.Answer{ID: s.Followers[i].ID, Outcome: nexjob.Created}
+		if u.job(told.ID) == nil {
+			kept = tellKept(&told, s.Followers[i].IdempotencyKey, kept)
 		}
+		if follower := u.job(told.ID); follower != nil {
+			told.State, told.Operation = follower.ReportedState(u.now), follower.Operation
+		} else {
+			told.RecordGone = told.Err == nil
+		}
+		answer.Followers[i] = told
 	}
 	return answer, nil
+}
+
+// tellKept answers a follower that is not stored from the first kept answer under
+// its key, and returns the other kept ones.
+func tellKept(told *nexjob.Answer, key string, kept []nexjob.Follower) []nexjob.Follower {
+	i := slices.IndexFunc(kept, func(f nexjob.Follower) bool { return f.Key == key })
+	if i < 0 {
+		return kept // created, and purged since
+	}
+	told.ID, told.Outcome = kept[i].ID, kept[i].Outcome
+	if kept[i].Error != "" {
+		told.Err = errors.New(kept[i].Error)
+	}
+	return slices.Delete(kept, i, i+1)
 }
 
 // endFamily does what follows when a job may just have ended: its key's life is

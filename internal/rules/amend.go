@@ -52,16 +52,19 @@ func because(what string, do *nexjob.Action) string {
 }
 
 // Requeue puts an ended job back with a fresh budget and a history that stays. Only
-// a key's last job may take the key again: of is the key's row, nil for none.
-func Requeue(j *nexjob.Job, key *nexjob.KeyRow, do *nexjob.Action, now time.Time) error {
+// a key's last job may take the key again: key is the key's row, nil for none, and
+// last the record of the job that it names, nil once that is purged.
+func Requeue(j *nexjob.Job, key *nexjob.KeyRow, last *nexjob.Job, do *nexjob.Action, now time.Time) error {
 	switch {
 	case j.State == nexjob.Uncertain:
 		return errUncertain
 	case !j.State.Terminal():
 		return errNotEnded
 	case key != nil && !KeyOver(key, now) && key.Job != j.ID:
-		return fmt.Errorf("nexjob: idempotency key %q has gone on to job %s; requeue that one: %w",
-			j.Key, key.Job, nexjob.ErrDuplicateJob)
+		return fmt.Errorf("its key has gone on to another job: %w", &nexjob.DuplicateJobError{
+			IdempotencyKey: j.Key, ExistingJobID: key.Job,
+			ExistingState: lastState(Standing{Key: key, Holder: last}, now), RecordGone: last == nil,
+		})
 	}
 	if do.NewOperation {
 		j.Operation = derive(j.ID, j.Fence)

@@ -180,6 +180,7 @@ func hold(j *nexjob.Job, wished nexjob.State, reason string, open []nexjob.Recei
 		}
 	}
 	j.DueAt = Micro(due)
+	j.Lookups++ // counted here, for no settlement asks for this one
 }
 
 // closeAttempt notes how the newest attempt ended and lets its lease go.

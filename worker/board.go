@@ -1,0 +1,379 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/nexjob/nexjob"
+)
+
+// phase says where an attempt stands for this worker. It only moves forward, but
+// for a CompleteIn that the storage refused.
+type phase uint8
+
+const (
+	running    phase = iota + 1 // its handler runs under a lease that is renewed
+	completing                  // a transaction of its own asks for its success
+	settling                    // how it ended waits to be written
+	over                        // nothing more is written for it
+)
+
+// attempt is one job under one lease of this worker. The fields below the line
+// belong to the board.
+type attempt struct {
+	lease   nexjob.Lease
+	handler *handler // nil for a claim that is given back unrun
+	run     *Run
+	cancel  context.CancelCauseFunc // of the handler's context
+	started time.Time
+
+	phase   phase
+	live    bool          // the handler's goroutine has not ended
+	until   time.Time     // the lease's end in the storage's time
+	ends    time.Time     // the same moment on our own monotonic clock
+	told    time.Time     // when the handler's context was ended; zero: it was not
+	why     string        // and why
+	shown   bool          // its being stuck has been logged
+	lapse   *time.Timer   // fires when the lease ends
+	overdue *time.Timer   // fires when the time-out and its grace are over; nil: none
+	grace   time.Duration // of overdue
+}
+
+// board knows every attempt of a worker from its claim until its handler has ended
+// and its settlement is written or let go. Every change of phase is made here,
+// under one lock, so that a handler's return, a time-out, a lost lease and a stop
+// cannot each end the same attempt.
+type board struct {
+	mu       sync.Mutex
+	attempts map[nexjob.Lease]*attempt
+	live     int           // handlers that have not ended: each holds a slot
+	open     int           // attempts that are not over
+	changed  chan struct{} // closed at the next change, while somebody waits
+}
+
+func newBoard() *board { return &board{attempts: make(map[nexjob.Lease]*attempt)} }
+
+// add takes an attempt in. lapsed runs when its lease was to end while the handler
+// runs, late when timeout and grace are over (timeout 0: never).
+func (b *board) add(a *attempt, timeout, grace time.Duration, lapsed, late func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.attempts[a.lease] = a
+	b.open++
+	if a.live {
+		b.live++
+	}
+	if a.phase != running {
+		return
+	}
+	a.grace = max(grace, time.Millisecond)
+	a.lapse = time.AfterFunc(time.Until(a.ends), lapsed)
+	if timeout > 0 {
+		a.overdue = time.AfterFunc(timeout+grace, late)
+	}
+}
+
+// busy returns how many handlers run, stuck ones included.
+func (b *board) busy() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.live
+}
+
+// unsettled returns how many attempts wait for their settlement to be written.
+func (b *board) unsettled() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, a := range b.attempts {
+		if a.phase == settling {
+			n++
+		}
+	}
+	return n
+}
+
+// renewable returns the attempts whose leases are to be renewed. One that is
+// completing is left out: its transaction holds the row, and a snapshot
+// transaction could not commit past our write. One that is settling is left out,
+// so that a settlement which cannot be written does not hold its job for ever.
+func (b *board) renewable() []*attempt {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := make([]*attempt, 0, len(b.attempts))
+	for _, a := range b.attempts {
+		if a.phase == running {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// renewed notes a lease's new end: until in the storage's time, ends on our clock.
+func (b *board) renewed(a *attempt, until, ends time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.phase != running {
+		return
+	}
+	a.until, a.ends = until, ends
+	a.lapse.Reset(time.Until(ends))
+}
+
+// leaseEnd returns when the attempt's lease ends: in the storage's time and on our
+// clock.
+func (b *board) leaseEnd(a *attempt) (until, ends time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return a.until, a.ends
+}
+
+// phaseOf returns the attempt's phase.
+func (b *board) phaseOf(a *attempt) phase {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return a.phase
+}
+
+// lose ends a running attempt whose lease is gone and tells its handler. Only one
+// that runs can lose it: what is completing is asked about when it returns, what is
+// settling is judged by the fence.
+func (b *board) lose(a *attempt, why string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.loseLocked(a, why)
+}
+
+// lapsed loses a running attempt if its lease has ended: a renewal may have been
+// quicker than the timer that asks for it.
+func (b *board) lapsed(a *attempt, why string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !time.Now().Before(a.ends) && b.loseLocked(a, why)
+}
+
+func (b *board) loseLocked(a *attempt, why string) bool {
+	if a.phase != running {
+		return false
+	}
+	b.tellLocked(a, nexjob.ErrLeaseLost, why)
+	b.overLocked(a)
+	return true
+}
+
+// tell ends the context of an attempt's handler.
+func (b *board) tell(a *attempt, cause error, why string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tellLocked(a, cause, why)
+}
+
+func (b *board) tellLocked(a *attempt, cause error, why string) {
+	if a.told.IsZero() {
+		a.told, a.why = time.Now(), why
+	}
+	a.cancel(cause)
+}
+
+// tellAll ends the context of every handler.
+func (b *board) tellAll(cause error, why string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, a := range b.attempts {
+		if a.live {
+			b.tellLocked(a, cause, why)
+		}
+	}
+}
+
+// conclude moves an attempt that runs or completes to settling: from here on the
+// caller alone decides how it ends. It answers false if another has been quicker.
+func (b *board) conclude(a *attempt) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.phase != running && a.phase != completing {
+		return false
+	}
+	b.settlingLocked(a)
+	return true
+}
+
+// abandon does what conclude does for an attempt whose handler has not returned.
+// One that is completing cannot be abandoned: its transaction may yet commit.
+func (b *board) abandon(a *attempt, why string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.phase == completing && a.overdue != nil {
+		a.overdue.Reset(a.grace)
+	}
+	if a.phase != running || !a.live {
+		return false
+	}
+	if a.told.IsZero() {
+		a.told, a.why = time.Now().Add(-a.grace), why
+	}
+	b.settlingLocked(a)
+	return true
+}
+
+// abandonAll abandons every attempt that runs and returns them.
+func (b *board) abandonAll() []*attempt {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var list []*attempt
+	for _, a := range b.attempts {
+		if a.phase == running {
+			b.settlingLocked(a)
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+func (b *board) settlingLocked(a *attempt) {
+	a.phase = settling
+	a.stopTimers()
+	b.changedLocked()
+}
+
+// complete moves a running attempt to completing. The answer is the phase that it
+// was in.
+func (b *board) complete(a *attempt) phase {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	was := a.phase
+	if was == running {
+		a.phase = completing
+	}
+	return was
+}
+
+// completeFailed moves an attempt back to running: the storage has refused to
+// settle it, so it is renewed again, unless its lease has ended meanwhile.
+func (b *board) completeFailed(a *attempt) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.phase != completing {
+		return
+	}
+	a.phase = running
+	if !time.Now().Before(a.ends) {
+		b.loseLocked(a, "its lease ended while it was completing")
+	}
+}
+
+// settled ends an attempt: its settlement is written, refused or let go.
+func (b *board) settled(a *attempt) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.overLocked(a)
+}
+
+func (b *board) overLocked(a *attempt) {
+	if a.phase == over {
+		return
+	}
+	a.phase = over
+	a.stopTimers()
+	b.open--
+	if !a.live {
+		delete(b.attempts, a.lease)
+	}
+	b.changedLocked()
+}
+
+// returned notes that the handler's goroutine ends, which frees its slot.
+func (b *board) returned(a *attempt) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a.live = false
+	b.live--
+	if a.phase == over {
+		delete(b.attempts, a.lease)
+	}
+	b.changedLocked()
+}
+
+func (a *attempt) stopTimers() {
+	if a.lapse != nil {
+		a.lapse.Stop()
+	}
+	if a.overdue != nil {
+		a.overdue.Stop()
+	}
+}
+
+func (b *board) changedLocked() {
+	if b.changed != nil {
+		close(b.changed)
+		b.changed = nil
+	}
+}
+
+// await waits until done answers true or the time is over, and returns the newest
+// answer. done is called with the board locked.
+func (b *board) await(until time.Time, done func() bool) bool {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	for {
+		b.mu.Lock()
+		if done() {
+			b.mu.Unlock()
+			return true
+		}
+		if b.changed == nil {
+			b.changed = make(chan struct{})
+		}
+		changed := b.changed
+		b.mu.Unlock()
+		select {
+		case <-changed:
+		case <-timer.C:
+			return b.locked(done)
+		}
+	}
+}
+
+func (b *board) locked(ask func() bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return ask()
+}
+
+// stuckLocked reports whether the handler ignores that its context has ended.
+// While it is completing it may only be waiting for its transaction.
+func (a *attempt) stuckLocked(now time.Time, grace time.Duration) bool {
+	return a.live && a.phase != completing && !a.told.IsZero() && now.Sub(a.told) >= grace
+}
+
+// stuck returns the handlers that are stuck. With unseen it returns only those that
+// it has not returned so before.
+func (b *board) stuck(grace time.Duration, unseen bool) []Stuck {
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var list []Stuck
+	for _, a := range b.attempts {
+		if !a.stuckLocked(now, grace) || unseen && a.shown {
+			continue
+		}
+		a.shown = a.shown || unseen
+		list = append(list, Stuck{
+			Job: a.lease.Job, Kind: a.handler.kind, Fence: a.lease.Fence, Started: a.started, Told: a.told, Why: a.why,
+		})
+	}
+	return list
+}
+
+// remaining returns the attempts whose handlers run or whose settlements are not
+// written.
+func (b *board) remaining() []*attempt {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := make([]*attempt, 0, len(b.attempts))
+	for _, a := range b.attempts {
+		list = append(list, a)
+	}
+	return list
+}

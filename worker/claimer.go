@@ -1,0 +1,296 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nexjob/nexjob"
+)
+
+// maxClaim bounds one claim, and with it how many jobs a lost answer can cost a
+// crash.
+const maxClaim = 500
+
+// claimer takes jobs for the free slots until stop ends. Calls run under base: a
+// claim that is under way when the worker stops is waited for, because the jobs of
+// a lost answer could only be recovered as crashes.
+func (w *Worker) claimer(stop, base context.Context) {
+	rings, silence := w.listen()
+	defer silence()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	want := true            // there may be work that was not asked for yet
+	failures := 0           // claims that failed in a row
+	var notBefore time.Time // the back-off of a failure
+	var asked, poll time.Time
+	for stop.Err() == nil {
+		free := w.freeSlots()
+		if want && free > 0 && !time.Now().Before(notBefore) {
+			asked = time.Now()
+			got, err := w.claim(stop, base, free)
+			switch {
+			case err != nil:
+				failures++
+				notBefore = time.Now().Add(backoff(failures, min(5*time.Second, w.options.Lease)))
+				timer.Reset(time.Until(notBefore))
+			case got == free:
+				failures = 0
+				continue // where so many came, there may be more
+			default:
+				failures, want = 0, false
+				poll = time.Now().Add(jittered(w.options.Poll))
+				timer.Reset(w.untilNextLook(asked, poll))
+			}
+		}
+		select {
+		case <-stop.Done():
+			return
+		case <-rings:
+			want = true
+		case <-timer.C:
+			want = true
+		case <-w.wake:
+			if !want {
+				timer.Reset(w.untilNextLook(asked, poll))
+			}
+		}
+	}
+}
+
+// listen returns the storage's bell, or a channel that stays silent.
+func (w *Worker) listen() (rings <-chan struct{}, stop func()) {
+	if ringer, ok := w.store.(nexjob.Ringer); ok {
+		if bell := ringer.Bell(); bell != nil {
+			return bell.Listen()
+		}
+	}
+	return nil, func() {}
+}
+
+// freeSlots returns how many jobs may be claimed: never more than can start at
+// once, and none while settlements pile up that cannot be written.
+func (w *Worker) freeSlots() int {
+	slots := int(w.slots.Load())
+	if w.board.unsettled() > max(2*slots, maxClaim) {
+		return 0
+	}
+	return min(max(slots-w.board.busy(), 0), maxClaim)
+}
+
+// untilNextLook returns the time until the next poll, or until the first due time
+// that the claim made at asked could not see yet.
+func (w *Worker) untilNextLook(asked, poll time.Time) time.Duration {
+	if due, ok := w.dues.next(asked); ok && due.Before(poll) {
+		poll = due
+	}
+	return max(time.Until(poll), 0)
+}
+
+// claim asks for n jobs and starts their handlers. The answer is how many came.
+func (w *Worker) claim(stop, base context.Context, n int) (int, error) {
+	ctx, cancel := context.WithTimeout(base, w.options.Lease/3)
+	defer cancel()
+	var (
+		claimed []nexjob.Claimed
+		asked   time.Time // on our clock
+		now     time.Time // the same moment in the storage's time
+	)
+	err := w.clock.Do(ctx, func(storageNow time.Time) error {
+		asked, now = time.Now(), storageNow
+		var err error
+		claimed, err = w.store.Claim(ctx, storageNow, w.claimRequest(n))
+		return err
+	})
+	if err != nil {
+		w.storageFailed("claim", fmt.Errorf("worker: claim: %w", err))
+		return 0, err
+	}
+	w.stats.claimed()
+	if len(claimed) == 0 {
+		return 0, nil
+	}
+	attempts := make([]*attempt, len(claimed))
+	for i := range claimed {
+		attempts[i] = w.newAttempt(&claimed[i], asked, now)
+	}
+	switch {
+	case stop.Err() != nil:
+		w.giveBack(attempts, "the worker is stopping")
+		return len(claimed), nil
+	case time.Since(asked) > w.options.Lease/3:
+		attempts = w.renewLate(base, attempts)
+	}
+	for _, a := range attempts {
+		w.start(base, a)
+	}
+	return len(claimed), nil
+}
+
+func (w *Worker) claimRequest(n int) nexjob.ClaimRequest {
+	return nexjob.ClaimRequest{
+		Worker:     w.name,
+		N:          n,
+		Lease:      w.options.Lease,
+		Queues:     w.queueOrder(),
+		Kinds:      w.kinds,
+		CrashLimit: w.options.CrashLimit,
+	}
+}
+
+// queueOrder returns the queues in the order of one claim: as given, or drawn by
+// weight without putting back.
+func (w *Worker) queueOrder() []string {
+	rest := append([]Queue(nil), w.options.Queues...)
+	order := make([]string, 0, len(rest))
+	for len(rest) > 0 {
+		pick := 0
+		if w.options.Weighted {
+			pick = drawByWeight(rest)
+		}
+		order = append(order, rest[pick].Name)
+		rest = append(rest[:pick], rest[pick+1:]...)
+	}
+	return order
+}
+
+func drawByWeight(queues []Queue) int {
+	total := 0
+	for _, q := range queues {
+		total += max(q.Weight, 1)
+	}
+	at := int(random() * float64(total))
+	for i, q := range queues {
+		at -= max(q.Weight, 1)
+		if at < 0 {
+			return i
+		}
+	}
+	return len(queues) - 1
+}
+
+// renewLate renews claims whose answer came so late that another worker may be
+// about to recover them, and returns those that still hold. The others are given
+// back: the fence makes that harmless where they are lost already.
+func (w *Worker) renewLate(base context.Context, attempts []*attempt) []*attempt {
+	answers, until, ends, err := w.callRenew(base, attempts)
+	if err != nil {
+		w.storageFailed("renew", err)
+		w.giveBack(attempts, "the claim's answer came late and it could not be renewed")
+		return nil
+	}
+	held := attempts[:0:0]
+	for i, a := range attempts {
+		if answers[i].Status != nexjob.Renewed {
+			w.giveBack([]*attempt{a}, "the claim's answer came late")
+			continue
+		}
+		a.until, a.ends = until, ends
+		held = append(held, a)
+	}
+	return held
+}
+
+// giveBack settles claims that are not run, without spending anything.
+func (w *Worker) giveBack(attempts []*attempt, why string) {
+	for _, a := range attempts {
+		a.phase, a.live = settling, false
+		w.board.add(a, 0, 0, nil, nil)
+		w.settler.add(a, nexjob.Settlement{Lease: a.lease, As: nexjob.EndInterrupted, Error: "not started: " + why})
+	}
+	w.stats.count(func(c *Counts) { c.ClaimsDropped += int64(len(attempts)) })
+	w.log.Warn("claims given back unrun", "worker", w.name, "jobs", len(attempts), "reason", why)
+}
+
+// errStrayKind marks a claim of a kind that was not asked for.
+var errStrayKind = errors.New("worker: the storage answered a claim with a kind that was not asked for")
+
+// dues are the known times, on our clock, at which jobs fall due: retries that this
+// worker wrote, and what the scout saw. A time that proves wrong costs one claim.
+type dues struct {
+	mu    sync.Mutex
+	times []time.Time // in order
+}
+
+// maxDues bounds what is remembered; the poll finds the rest.
+const maxDues = 1024
+
+// add notes that a job falls due.
+func (d *dues) add(at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.times) >= maxDues {
+		return
+	}
+	// Engines keep whole microseconds, so a claim at the very instant could still
+	// find the job a fraction ahead of its time.
+	at = at.Add(time.Millisecond)
+	i, _ := slices.BinarySearchFunc(d.times, at, time.Time.Compare)
+	d.times = slices.Insert(d.times, i, at)
+}
+
+// next returns the earliest time that lies after now and forgets those before.
+func (d *dues) next(now time.Time) (time.Time, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ahead := slices.IndexFunc(d.times, func(at time.Time) bool { return at.After(now) })
+	if ahead < 0 {
+		ahead = len(d.times)
+	}
+	d.times = slices.Delete(d.times, 0, ahead)
+	if len(d.times) == 0 {
+		return time.Time{}, false
+	}
+	return d.times[0], true
+}
+
+// scout looks ahead for the earliest job that falls due, so that delayed jobs and
+// other workers' retries start on time and not at the poll. It spends at most a
+// thousandth of its time in the storage: where a count is dear, polls must do.
+func (w *Worker) scout(ctx context.Context) {
+	wait := w.options.Poll
+	for pause(ctx, jittered(wait)) {
+		if w.freeSlots() == 0 {
+			continue
+		}
+		before := time.Now()
+		due, err := w.earliestDue(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				w.stats.failed(err)
+			}
+			wait = 10 * w.options.Poll
+			continue
+		}
+		wait = max(w.options.Poll, 1000*time.Since(before))
+		if !due.IsZero() && time.Until(due) < 2*wait {
+			w.dues.add(due)
+			w.kick()
+		}
+	}
+}
+
+// earliestDue returns when the next scheduled job that this worker serves falls
+// due, on our clock; zero means that there is none.
+func (w *Worker) earliestDue(ctx context.Context) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.options.Lease/3)
+	defer cancel()
+	var earliest time.Time
+	err := w.clock.Do(ctx, func(now time.Time) error {
+		at := time.Now()
+		tallies, err := w.store.Count(ctx, now, nexjob.Query{
+			Kinds: w.kinds, Queues: w.queueOrder(), States: []nexjob.State{nexjob.Scheduled},
+		})
+		for _, t := range tallies {
+			due := at.Add(t.OldestDue.Sub(now))
+			if !t.OldestDue.IsZero() && (earliest.IsZero() || due.Before(earliest)) {
+				earliest = due
+			}
+		}
+		return err
+	})
+	return earliest, err
+}

@@ -1,0 +1,125 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nexjob/nexjob"
+)
+
+// renewer keeps the leases of running handlers, a round each third of a lease. It
+// has a goroutine of its own, so busy handlers cannot starve it.
+func (w *Worker) renewer(ctx context.Context) {
+	round := time.NewTicker(w.options.Lease / 3)
+	defer round.Stop()
+	again := time.NewTimer(0) // for leases whose row was locked, or whose call failed
+	again.Stop()
+	defer again.Stop()
+	var left []*attempt
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-round.C:
+			w.readClock(ctx)
+			left = w.renew(ctx, w.board.renewable())
+			w.reportStuck()
+		case <-again.C:
+			left = w.renew(ctx, stillRunning(w.board, left))
+		}
+		if len(left) > 0 {
+			again.Reset(w.options.Lease / 15)
+		}
+	}
+}
+
+func stillRunning(b *board, attempts []*attempt) []*attempt {
+	kept := attempts[:0:0]
+	for _, a := range attempts {
+		if b.phaseOf(a) == running {
+			kept = append(kept, a)
+		}
+	}
+	return kept
+}
+
+// readClock reads the storage's clock again, so that our reckoning does not drift.
+func (w *Worker) readClock(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, w.options.Lease/6)
+	defer cancel()
+	now, err := w.clock.Read(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.storageFailed("clock", err)
+		}
+		return
+	}
+	w.stats.clock(now)
+}
+
+// renew extends leases and acts on the answers. It returns the attempts that are to
+// be asked for again soon: their row was locked, or the call failed. A lease that
+// stays unrenewed until its end is lost by the board's timer.
+func (w *Worker) renew(ctx context.Context, attempts []*attempt) (left []*attempt) {
+	if len(attempts) == 0 {
+		return nil
+	}
+	answers, until, ends, err := w.callRenew(ctx, attempts)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.storageFailed("renew", err)
+		}
+		return attempts
+	}
+	for i, a := range attempts {
+		switch answer := answers[i]; answer.Status {
+		case nexjob.Renewed:
+			w.board.renewed(a, until, ends)
+			if answer.Stop {
+				w.board.tell(a, nexjob.ErrStopped, "its job was cancelled")
+			}
+		case nexjob.Lost:
+			w.lost(a, "its job was claimed again, has ended, or is gone")
+		case nexjob.Busy:
+			left = append(left, a)
+			if answer.Stop {
+				w.board.tell(a, nexjob.ErrStopped, "its job was cancelled")
+			}
+		default:
+			left = append(left, a)
+		}
+	}
+	return left
+}
+
+// callRenew asks the storage to extend leases by a whole lease from now. until is
+// their new end in the storage's time, ends the same moment on our clock.
+func (w *Worker) callRenew(ctx context.Context, attempts []*attempt) (
+	answers []nexjob.Renewal, until, ends time.Time, err error,
+) {
+	ctx, cancel := context.WithTimeout(ctx, w.options.Lease/6)
+	defer cancel()
+	leases := make([]nexjob.Lease, len(attempts))
+	for i, a := range attempts {
+		leases[i] = a.lease
+	}
+	err = w.clock.Do(ctx, func(now time.Time) error {
+		until, ends = now.Add(w.options.Lease), time.Now().Add(w.options.Lease)
+		var err error
+		answers, err = w.store.Renew(ctx, now, until, leases)
+		return err
+	})
+	if err == nil && len(answers) != len(leases) {
+		err = fmt.Errorf("worker: renew: %d answers for %d leases", len(answers), len(leases))
+	}
+	return answers, until, ends, err
+}
+
+// reportStuck logs each stuck handler once.
+func (w *Worker) reportStuck() {
+	for _, s := range w.board.stuck(w.options.Grace, true) {
+		w.log.Error("handler is stuck: its context has ended and it does not return", "worker", w.name,
+			"job", s.Job.String(), "kind", s.Kind, "fence", s.Fence, "reason", s.Why)
+	}
+}

@@ -1,0 +1,237 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nexjob/nexjob"
+)
+
+// settler writes how attempts ended. It has no timer: it writes what has piled up
+// as soon as the previous write has ended, so batches grow by themselves under load
+// and a lone settlement waits for nobody.
+type settler struct {
+	worker *Worker
+	ready  chan struct{}
+
+	mu    sync.Mutex
+	queue []pending
+}
+
+// pending is a settlement that waits to be written.
+type pending struct {
+	attempt *attempt
+	end     nexjob.Settlement
+	changed bool // the storage refused the first form, this one says so
+}
+
+const maxSettle = 500
+
+func newSettler(w *Worker) *settler { return &settler{worker: w, ready: make(chan struct{}, 1)} }
+
+// add hands over the settlement of an attempt that is in phase settling.
+func (s *settler) add(a *attempt, end nexjob.Settlement) {
+	s.put([]pending{{attempt: a, end: end}})
+}
+
+func (s *settler) put(items []pending) {
+	s.mu.Lock()
+	s.queue = append(s.queue, items...)
+	s.mu.Unlock()
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the next batch, oldest first.
+func (s *settler) take() []pending {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(len(s.queue), maxSettle)
+	batch := slices.Clone(s.queue[:n])
+	s.queue = slices.Delete(s.queue, 0, n)
+	return batch
+}
+
+// work writes until ctx ends. After a failure it waits for a back-off before it
+// tries again, and lets go of what its lease no longer covers.
+func (s *settler) work(ctx context.Context) {
+	failures := 0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.ready:
+		}
+		for batch := s.take(); len(batch) > 0; batch = s.take() {
+			left := s.write(ctx, s.covered(batch))
+			if len(left) == 0 {
+				failures = 0
+				continue
+			}
+			failures++
+			s.put(left)
+			if !pause(ctx, backoff(failures, min(time.Second, s.worker.options.Lease/10))) {
+				return
+			}
+		}
+	}
+}
+
+// covered lets go of settlements whose lease has ended: by then the job may be
+// recovered, and it must not seem held by a live worker.
+func (s *settler) covered(batch []pending) []pending {
+	w := s.worker
+	return slices.DeleteFunc(batch, func(p pending) bool {
+		if _, ends := w.board.leaseEnd(p.attempt); time.Now().Before(ends) {
+			return false
+		}
+		w.stats.count(func(c *Counts) { c.LetGo++ })
+		p.attempt.run.Logger().Error("settlement let go: it could not be written before the lease ended",
+			"ending", p.end.As.String(), "error", p.end.Error)
+		w.board.settled(p.attempt)
+		return true
+	})
+}
+
+// write settles a batch and returns what is to be tried again. A batch that the
+// storage refuses as a whole is written one by one, so that one bad settlement
+// cannot hold up its neighbours.
+func (s *settler) write(ctx context.Context, batch []pending) (left []pending) {
+	if len(batch) == 0 {
+		return nil
+	}
+	left, err := s.call(ctx, batch)
+	if err == nil || len(batch) == 1 || nexjob.IsTransient(err) || ctx.Err() != nil {
+		return left
+	}
+	left = nil
+	for i := range batch {
+		again, err := s.call(ctx, batch[i:i+1])
+		left = append(left, again...)
+		if err != nil && nexjob.IsTransient(err) {
+			return append(left, batch[i+1:]...)
+		}
+	}
+	return left
+}
+
+// call settles a batch in one step and acts on the answers. With an error all of
+// the batch is left.
+func (s *settler) call(ctx context.Context, batch []pending) (left []pending, err error) {
+	w := s.worker
+	ctx, cancel := context.WithTimeout(ctx, w.options.Lease/3)
+	defer cancel()
+	ends := make([]nexjob.Settlement, len(batch))
+	for i, p := range batch {
+		ends[i] = p.end
+	}
+	var answers []nexjob.Settled
+	var at time.Time
+	err = w.clock.Do(ctx, func(now time.Time) error {
+		at = time.Now()
+		var err error
+		answers, err = w.store.Settle(ctx, now, ends)
+		return err
+	})
+	if err == nil && len(answers) != len(ends) {
+		err = fmt.Errorf("worker: settle: %d answers for %d settlements", len(answers), len(ends))
+	}
+	if err != nil {
+		w.storageFailed("settle", err)
+		return batch, err
+	}
+	for i, p := range batch {
+		if again, ok := s.answered(ctx, p, answers[i], at); ok {
+			left = append(left, again)
+		}
+	}
+	if len(left) < len(batch) {
+		w.kick()
+	}
+	return left, nil
+}
+
+// answered acts on the answer to one settlement that was written at at on our
+// clock. It returns one to try again, if any.
+func (s *settler) answered(
+	ctx context.Context, p pending, answer nexjob.Settled, at time.Time,
+) (again pending, ok bool) {
+	w := s.worker
+	log := p.attempt.run.Logger
+	switch {
+	case answer.Err == nil:
+		s.written(ctx, p, answer, at)
+		w.board.settled(p.attempt)
+		return pending{}, false
+	case errors.Is(answer.Err, nexjob.ErrLeaseLost):
+		w.stats.count(func(c *Counts) { c.StaleWritesRefused++ })
+		log().Warn("stale settlement refused: the job was claimed again, was settled, or is gone",
+			"ending", p.end.As.String(), "error", p.end.Error)
+		w.board.settled(p.attempt)
+		return pending{}, false
+	case errors.Is(answer.Err, nexjob.ErrInvalid) && !p.changed:
+		// What the storage finds invalid now it will find invalid always.
+		log().Error("settlement refused; the attempt fails instead", "ending", p.end.As.String(),
+			"error", answer.Err.Error())
+		p.changed = true
+		p.end = ending(p.attempt, nexjob.EndFailed, 0,
+			fmt.Errorf("worker: the storage refused to settle the attempt as %s: %w", p.end.As, answer.Err))
+		return p, true
+	}
+	w.stats.failed(answer.Err)
+	return p, true
+}
+
+// written counts and logs a settlement that stands.
+func (s *settler) written(ctx context.Context, p pending, answer nexjob.Settled, at time.Time) {
+	w := s.worker
+	say := func(level slog.Level, what string, more ...any) {
+		if w.log.Enabled(ctx, level) {
+			more = append(more, "state", answer.State.String())
+			p.attempt.run.Logger().Log(ctx, level, what, more...) //nolint:sloglint // constant at each call
+		}
+	}
+	if p.end.Delay > 0 {
+		w.dues.add(at.Add(p.end.Delay))
+	}
+	var counted func(*Counts) *int64
+	switch p.end.As {
+	case nexjob.EndSucceeded:
+		counted = func(c *Counts) *int64 { return &c.Succeeded }
+		say(slog.LevelDebug, "job succeeded")
+	case nexjob.EndFailed:
+		counted = func(c *Counts) *int64 { return &c.Failed }
+		say(slog.LevelError, "job failed", "error", p.end.Error)
+	case nexjob.EndRetry:
+		counted = func(c *Counts) *int64 { return &c.Retried }
+		say(slog.LevelWarn, "try failed", "error", p.end.Error, "retry_after", p.end.Delay.String())
+	case nexjob.EndSnoozed:
+		counted = func(c *Counts) *int64 { return &c.Snoozed }
+		say(slog.LevelDebug, "job snoozed", "for", p.end.Delay.String())
+	case nexjob.EndInterrupted:
+		counted = func(c *Counts) *int64 { return &c.Interrupted }
+		say(slog.LevelInfo, "job given back", "error", p.end.Error)
+	case nexjob.EndUncertain:
+		counted = func(c *Counts) *int64 { return &c.Uncertain }
+		say(slog.LevelError, "job is uncertain", "error", p.end.Error, "lookup_after", p.end.Delay.String())
+	case nexjob.EndCancelled:
+		counted = func(c *Counts) *int64 { return &c.Cancelled }
+		say(slog.LevelInfo, "job cancelled", "error", p.end.Error)
+	case nexjob.EndCrashed: // written by Claim alone
+	}
+	if counted != nil {
+		w.stats.count(func(c *Counts) { *counted(c)++ })
+	}
+	for _, f := range answer.Followers {
+		if f.Err != nil {
+			say(slog.LevelWarn, "a job that the handler added was not enqueued", "follower", f.ID.String(), "error", f.Err.Error())
+		}
+	}
+}
