@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/memory"
 	"github.com/nexjob/nexjob/sqlite"
 	"github.com/nexjob/nexjob/storagetest"
 )
@@ -107,6 +108,31 @@ func inAnotherProcess(t testing.TB, first nexjob.Storage, clock func() time.Time
 }
 
 func TestStorage(t *testing.T) { storagetest.Run(t, onFile(inThisProcess)) }
+
+func inMemory() storagetest.Harness {
+	return storagetest.Harness{
+		Open: func(t testing.TB, clock func() time.Time) nexjob.Storage {
+			s := memory.New(memory.Options{Clock: clock})
+			t.Cleanup(func() { _ = s.Close() })
+			return s
+		},
+		Begin: func(t testing.TB, s nexjob.Storage) storagetest.Transaction {
+			tx, err := s.(*memory.Store).Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return inMemoryTx{tx}
+		},
+	}
+}
+
+type inMemoryTx struct{ tx *memory.Tx }
+
+func (x inMemoryTx) Tx() nexjob.Tx   { return x.tx }
+func (x inMemoryTx) Commit() error   { return x.tx.Commit() }
+func (x inMemoryTx) Rollback() error { return x.tx.Rollback() }
+
+func TestCompare(t *testing.T) { storagetest.Compare(t, inMemory(), onFile(nil), 0) }
 
 func TestLinearizable(t *testing.T) { storagetest.Linearizable(t, onFile(inThisProcess), 30) }
 
