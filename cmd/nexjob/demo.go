@@ -31,6 +31,9 @@ order has been charged.`,
 			if !cmd.Flags().Changed("seed") {
 				o.Seed = uint64(time.Now().UnixMicro())
 			}
+			if cmd.Flags().Changed("orders") && o.Orders == 0 {
+				return &demo.InputError{Name: "--orders", Why: "0: want 1 or more"}
+			}
 			o.Stdin, o.Progress = cmd.InOrStdin(), cmd.ErrOrStderr()
 			report, err := demo.Run(cmd.Context(), o)
 			if err != nil {

@@ -28,10 +28,6 @@ type Options struct {
 	Program  string // the binary to start workers from; "": this one
 }
 
-// slots of each worker process: few, so that a kill hits a charge and some
-// bystanders, not everything.
-const slots = 4
-
 // check refuses options that cannot be meant.
 func (o *Options) check() error {
 	switch {
@@ -47,14 +43,27 @@ func (o *Options) check() error {
 	return nil
 }
 
+// slots reckons how many jobs each worker process works at once. The more kills per
+// order there are, the fewer: a kill also hits the bystanders, and from its second
+// crash on a job waits longer each time, as it should where nobody kills on purpose.
+func (o *Options) slots(orders int) int {
+	switch {
+	case 10*o.Kills <= orders:
+		return 4
+	case 5*o.Kills <= orders:
+		return 2
+	}
+	return 1
+}
+
 // limit reckons a time that only a run with something wrong needs.
 func (o *Options) limit(orders int) time.Duration {
 	if o.Limit > 0 {
 		return o.Limit
 	}
 	rounds := (o.Kills + orders - 1) / orders // how often the hardest hit order is killed
-	return time.Minute + time.Duration(o.Kills)*2*lease + time.Duration(rounds)*20*time.Second +
-		time.Duration(orders)*100*time.Millisecond
+	return time.Minute + time.Duration(o.Kills)*2*lease + (10*time.Second)<<rounds +
+		time.Duration(orders)*200*time.Millisecond
 }
 
 // Run runs the demo once. A report comes whenever the audit was made, also one that

@@ -44,7 +44,7 @@ func newStage(ctx context.Context, o *Options, dir string, lines []Line, p *prog
 		}
 		program = self
 	}
-	file := filepath.Join(dir, "demo.db")
+	file, orders := filepath.Join(dir, "demo.db"), len(orderIDs(lines))
 	store, err := sqlite.Open(ctx, file, sqlite.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("demo: open the storage: %w", err)
@@ -66,7 +66,7 @@ func newStage(ctx context.Context, o *Options, dir string, lines []Line, p *prog
 	s.crew = newCrew(dir, p, func(ctx context.Context, name string) *exec.Cmd {
 		//nolint:gosec // the program starts itself
 		return exec.CommandContext(ctx, program, WorkCommand, "--db", file, "--provider",
-			"http://"+s.listener.Addr().String(), "--name", name, "--slots", strconv.Itoa(slots),
+			"http://"+s.listener.Addr().String(), "--name", name, "--slots", strconv.Itoa(o.slots(orders)),
 			"--crash-limit", strconv.Itoa(o.Kills+nexjob.DefaultCrashLimit))
 	})
 	s.kills = &kills{kill: s.crew.kill, killed: s.killed, planned: planKills(lines, o.Kills, o.Seed)}
