@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/outside"
@@ -18,6 +19,33 @@ type cashier struct {
 	url    string // of the provider
 	worker string // who asks, for the provider's gate
 	http   *http.Client
+}
+
+// committed waits until the demo's witness has looked at what a transaction left.
+// Nobody depends on it: if it cannot be asked, the shop goes on.
+func (c *cashier) committed(ctx context.Context, order int64, job nexjob.ID) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	body, err := json.Marshal(commit{OrderID: order, Job: job})
+	if err != nil {
+		return
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+commitPath, bytes.NewReader(body))
+	if err != nil {
+		return
+	}
+	if response, err := c.http.Do(r); err == nil {
+		_ = response.Body.Close()
+	}
+}
+
+// commitPath is where the witness is told of a commit.
+const commitPath = "/demo/commits"
+
+// commit is what the witness is told.
+type commit struct {
+	OrderID int64     `json:"order_id"`
+	Job     nexjob.ID `json:"job"`
 }
 
 // maxAnswer bounds what is read of an answer.

@@ -58,6 +58,9 @@ type Invoice struct {
 type shop struct {
 	db  *sql.DB
 	pay *cashier
+	// committed is called after each commit, before anything else is done: here the
+	// demo's witness looks at what is there. A real shop has nothing like it.
+	committed func(ctx context.Context, order int64, job nexjob.ID)
 }
 
 // charge charges the order once and writes its invoice once, whatever dies in
@@ -76,12 +79,21 @@ func (s *shop) charge(ctx context.Context, run *worker.Run, c outside.Charge) er
 	if err != nil {
 		return err
 	}
-	return sqlite.InTx(ctx, s.db, func(tx *sql.Tx) error {
+	return s.inTx(ctx, run, payment.OrderID, func(tx *sql.Tx) error {
 		if err := book(ctx, tx, payment, leaseOf(run)); err != nil {
 			return err
 		}
 		return run.CompleteIn(ctx, sqlite.Tx(tx))
 	})
+}
+
+// inTx is sqlite.InTx, with the witness behind it.
+func (s *shop) inTx(ctx context.Context, run *worker.Run, order int64, f func(tx *sql.Tx) error) error {
+	if err := sqlite.InTx(ctx, s.db, f); err != nil {
+		return err
+	}
+	s.committed(ctx, order, run.JobID())
+	return nil
 }
 
 // paid looks whether the order has been paid.

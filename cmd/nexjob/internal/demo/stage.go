@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -71,7 +72,10 @@ func newStage(ctx context.Context, o *Options, dir string, lines []Line, p *prog
 	})
 	s.kills = &kills{kill: s.crew.kill, killed: s.killed, planned: planKills(lines, o.Kills, o.Seed)}
 	s.provider = outside.NewProvider(s.gate, thinking(o.Seed))
-	s.server = &http.Server{Handler: s.provider.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	mux := http.NewServeMux()
+	mux.Handle("/v1/", s.provider.Handler())
+	mux.HandleFunc("POST "+commitPath, s.committed)
+	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	return s, nil
 }
 
@@ -93,6 +97,19 @@ func (s *stage) gate(ctx context.Context, at outside.Moment, call outside.Call) 
 		s.stale.rise(ctx, call)
 	}
 	return s.kills.gate(ctx, at, call)
+}
+
+// committed has the witness look at what a worker's transaction left, while the
+// worker waits.
+func (s *stage) committed(w http.ResponseWriter, r *http.Request) {
+	var c commit
+	if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if err := s.witness.atCommit(r.Context(), c); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
 }
 
 // killed is what follows a kill: the order is sent once more while its job still

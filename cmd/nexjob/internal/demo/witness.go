@@ -6,16 +6,17 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nexjob/nexjob"
 )
 
-// witness looks on from outside, through connections of its own, as often as it can
-// without being in the way. It sees the ends of jobs, which is when repeats after a
-// success are sent, and it looks for what must never be seen: an invoice whose job
-// has not succeeded, or a success without the invoice. Both are committed together,
-// so there is no moment between them.
+// witness looks on from outside, through connections of its own: after each commit of
+// a worker, and besides as often as it can without being in the way. It sees the ends
+// of jobs, which is when repeats after a success are sent, and it looks for what must
+// never be seen: an invoice whose job has not succeeded, or a success without the
+// invoice. Both are committed together, so there is no moment between them.
 type witness struct {
 	client   *nexjob.Client
 	db       *sql.DB
@@ -25,9 +26,11 @@ type witness struct {
 	answers int                 // of the enqueuer that were looked at
 	waiting map[nexjob.ID]int64 // accepted jobs that have not ended, and their orders
 	ended   map[nexjob.ID]bool
-	invoice int64           // the newest number seen
-	booked  map[int64]bool  // orders with an invoice
-	torn    map[string]bool // what must never be seen
+	invoice int64          // the newest number seen
+	booked  map[int64]bool // orders with an invoice
+
+	mu   sync.Mutex
+	torn map[string]bool // what must never be seen
 }
 
 func newWitness(client *nexjob.Client, db *sql.DB, e *enqueuer, lines []Line) *witness {
@@ -100,8 +103,7 @@ func (w *witness) lookAtInvoices(ctx context.Context) error {
 			w.invoice = invoice.Number
 			w.booked[invoice.OrderID] = true
 			if state := states[invoice.Job]; state != nexjob.Succeeded {
-				w.torn[fmt.Sprintf("invoice %d of order %d was there while its job %s was %s",
-					invoice.Number, invoice.OrderID, invoice.Job, state)] = true
+				w.tear("the invoice of order %d was there while its job %s was %s", invoice.OrderID, invoice.Job, state)
 			}
 		}
 	}
@@ -134,7 +136,7 @@ func (w *witness) lookAtJobs(ctx context.Context) error {
 	for _, id := range successes {
 		order := w.waiting[id]
 		if !w.booked[order] {
-			w.torn[fmt.Sprintf("job %s of order %d had succeeded while its invoice was not there", id, order)] = true
+			w.tear("job %s of order %d had succeeded while its invoice was not there", id, order)
 		}
 		if err := w.repeat(ctx, order); err != nil {
 			return err
@@ -142,6 +144,34 @@ func (w *witness) lookAtJobs(ctx context.Context) error {
 		w.end(id)
 	}
 	return nil
+}
+
+// atCommit looks at one order while the worker that committed waits, so nothing of it
+// changes meanwhile.
+func (w *witness) atCommit(ctx context.Context, c commit) error {
+	states, err := w.states(ctx, []nexjob.ID{c.Job})
+	if err != nil {
+		return err
+	}
+	var invoices int
+	err = w.db.QueryRowContext(ctx, `SELECT count(*) FROM invoices WHERE order_id = ?`, c.OrderID).Scan(&invoices)
+	if err != nil {
+		return fmt.Errorf("demo: count the invoices of order %d: %w", c.OrderID, err)
+	}
+	switch state := states[c.Job]; {
+	case invoices > 0 && state != nexjob.Succeeded:
+		w.tear("the invoice of order %d was there while its job %s was %s", c.OrderID, c.Job, state)
+	case invoices == 0 && state == nexjob.Succeeded:
+		w.tear("job %s of order %d had succeeded while its invoice was not there", c.Job, c.OrderID)
+	}
+	return nil
+}
+
+// tear notes what must never be seen, once.
+func (w *witness) tear(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.torn[fmt.Sprintf(format, args...)] = true
 }
 
 // repeat sends the order once more, if the input says so.

@@ -40,10 +40,8 @@ func Work(ctx context.Context, o WorkOptions, stdin io.Reader, log io.Writer) er
 		return fmt.Errorf("demo: open the storage: %w", err)
 	}
 	defer func() { _ = store.Close() }() // everything is committed, or the worker said why not
-	s := &shop{
-		db:  store.DB(),
-		pay: &cashier{url: o.Provider, worker: o.Name, http: &http.Client{}},
-	}
+	pay := &cashier{url: o.Provider, worker: o.Name, http: &http.Client{}}
+	s := &shop{db: store.DB(), pay: pay, committed: pay.committed}
 	w := worker.New(store, worker.Options{
 		Name:            o.Name,
 		Slots:           o.Slots,

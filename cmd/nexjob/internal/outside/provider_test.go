@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -47,8 +48,8 @@ func post(ctx context.Context, url, key, body string) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
+	err = errors.Join(err, response.Body.Close())
 	return answer{response.StatusCode, string(text), response.Header.Get("Idempotent-Replayed") == "true"}, err
 }
 
@@ -264,7 +265,9 @@ func TestOtherPathsAreNotServed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response.Body.Close()
+		if err := response.Body.Close(); err != nil {
+			t.Error(err)
+		}
 		if response.StatusCode < 400 {
 			t.Errorf("%s %s was answered %s", request.method, request.path, response.Status)
 		}
