@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,29 +14,34 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo"
 )
 
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run executes one command line and answers the exit code: 0, or 1 with the
-// error as the last line of stderr. The first interrupt ends the command's
+// run executes one command line and answers the exit code: 0, or, with the error
+// as the last line of stderr, 1 if something went wrong and 2 if the command line
+// or its input is wrong and nothing was done. The first interrupt ends the command's
 // context, so that it can stop in order; the second one kills the process.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 
-	root := newRoot()
+	root := newRoot() //nolint:contextcheck // cobra hands the context to the command that runs
+	began := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
+	err := root.ExecuteContext(ctx)
+	if err != nil {
 		fmt.Fprintln(stderr, "nexjob:", err)
-		return 1
 	}
-	return 0
+	return exitCode(err, began)
 }
 
 // newRoot is the command tree. Errors are printed by run alone, and without the
@@ -47,6 +53,19 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newVersion())
+	root.AddCommand(newDemo(), newDemoWorker(), newVersion())
 	return root
+}
+
+// exitCode tells what the user gave wrongly (2) from what went wrong (1). An error
+// before the command began can only be a flag, an argument or a command's name.
+func exitCode(err error, began bool) int {
+	var input *demo.InputError
+	switch {
+	case err == nil:
+		return 0
+	case !began || errors.As(err, &input):
+		return 2
+	}
+	return 1
 }

@@ -17,8 +17,8 @@ func TestRun(t *testing.T) {
 	}{
 		{"no command teaches", nil, 0, "Available Commands:", ""},
 		{"version", []string{"version"}, 0, runtime.Version(), ""},
-		{"unknown command", []string{"vers"}, 1, "", `unknown command "vers"`},
-		{"argument too many", []string{"version", "all"}, 1, "", `unknown command "all"`},
+		{"unknown command", []string{"vers"}, 2, "", `unknown command "vers"`},
+		{"argument too many", []string{"version", "all"}, 2, "", `unknown command "all"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ran is what a run of the binary left behind.
+type ran struct {
+	code           int
+	stdout, stderr string
+}
+
+// built builds the command as users do, and answers a function that runs it with a
+// folder for temporary files that must be empty afterwards.
+func built(t *testing.T) func(t *testing.T, stdin string, args ...string) ran {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "nexjob.exe")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return func(t *testing.T, stdin string, args ...string) ran {
+		t.Helper()
+		temporary := t.TempDir()
+		cmd := exec.CommandContext(t.Context(), binary, args...)
+		cmd.Env = append(os.Environ(), "TMPDIR="+temporary, "TMP="+temporary)
+		var stdout bytes.Buffer
+		stderr := &interrupter{at: interruptAt, process: func() *os.Process { return cmd.Process }}
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, stderr
+		err := cmd.Run()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		left, err := os.ReadDir(temporary)
+		if err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+		return ran{cmd.ProcessState.ExitCode(), stdout.String(), stderr.text.String()}
+	}
+}
+
+// interruptAt is where a run is interrupted: when the last of sixteen workers, which
+// no other run has, is started.
+const interruptAt = "started worker-16.1"
+
+// report is the part of the JSON report that these tests look at.
+type report struct {
+	OK              bool     `json:"ok"`
+	Orders          int      `json:"orders"`
+	Enqueues        int      `json:"enqueues"`
+	Existing        int      `json:"existing"`
+	Jobs            int      `json:"jobs"`
+	Processes       int      `json:"processes"`
+	Kills           int      `json:"kills"`
+	KillsInCharge   int      `json:"kills_in_charge"`
+	Charges         int      `json:"charges"`
+	DoubleCharges   int      `json:"double_charges"`
+	MissingCharges  int      `json:"missing_charges"`
+	Replayed        int      `json:"replayed_answers"`
+	Invoices        int      `json:"invoices"`
+	DoubleInvoices  int      `json:"double_invoices"`
+	MissingInvoices int      `json:"missing_invoices"`
+	StaleRefused    int      `json:"stale_writes_refused"`
+	StaleAccepted   int      `json:"stale_writes_accepted"`
+	Seed            uint64   `json:"seed"`
+	Findings        []string `json:"findings"`
+}
+
+func (r ran) report(t *testing.T) report {
+	t.Helper()
+	var got report
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil {
+		t.Fatalf("standard output is no JSON object: %v\n%s\n%s", err, r.stdout, r.stderr)
+	}
+	return got
+}
+
+func TestDemo(t *testing.T) {
+	run := built(t)
+
+	t.Run("ten orders and a kill", func(t *testing.T) {
+		r := run(t, "", "demo", "--orders", "10", "--kills", "1", "--seed", "4711", "--json")
+		got := r.report(t)
+		if r.code != 0 || !got.OK || len(got.Findings) > 0 {
+			t.Fatalf("exit code %d, findings %q\n%s", r.code, got.Findings, r.stderr)
+		}
+		want := report{
+			OK: true, Orders: 10, Enqueues: 19, Existing: 5, Jobs: 14, Processes: 2, Kills: 1, KillsInCharge: 1,
+			Charges: 10, Invoices: 10, StaleRefused: 2, Seed: 4711,
+		}
+		if got.Replayed < 1 {
+			t.Error("a charge was applied and not answered, and the provider saw no repeat")
+		}
+		// A duplicate that arrives after the first job's success makes a job of its own.
+		if got.Existing+got.Jobs != want.Existing+want.Jobs {
+			t.Errorf("%d existing and %d jobs, together not %d", got.Existing, got.Jobs, want.Existing+want.Jobs)
+		}
+		got.Existing, got.Jobs, got.Replayed, got.Findings = want.Existing, want.Jobs, 0, nil
+		if g, w := mustJSON(t, got), mustJSON(t, want); g != w {
+			t.Errorf("got  %s\nwant %s", g, w)
+		}
+		for _, part := range []string{"seed 4711: 10 orders from orders.jsonl", "killed worker-1.1", "after the provider applied it"} {
+			if !strings.Contains(r.stderr, part) {
+				t.Errorf("progress has no %q:\n%s", part, r.stderr)
+			}
+		}
+	})
+
+	t.Run("own orders from standard input, kept", func(t *testing.T) {
+		orders := `{"order_id":7,"cents":500,"currency":"EUR"}
+{"order_id":8,"cents":900,"currency":"CHF"}
+{"order_id":7,"cents":500,"currency":"EUR","after_success":true}
+`
+		keep := filepath.Join(t.TempDir(), "kept")
+		r := run(t, orders, "demo", "--input", "-", "--kills", "2", "--workers", "2", "--keep", keep)
+		if r.code != 0 || !strings.Contains(r.stdout, "Each order was charged and invoiced exactly once.") {
+			t.Fatalf("exit code %d\n%s\n%s", r.code, r.stdout, r.stderr)
+		}
+		for _, name := range []string{"demo.db", "payments.json", "kills.json", "report.json", "worker-1.1.log"} {
+			if _, err := os.Stat(filepath.Join(keep, name)); err != nil {
+				t.Error(err)
+			}
+		}
+		if r := run(t, orders, "demo", "--input", "-", "--keep", keep); r.code != 2 || !strings.Contains(r.stderr, "not empty") {
+			t.Errorf("a used folder: exit code %d, %s", r.code, r.stderr)
+		}
+	})
+
+	t.Run("a time limit names who waits and why", func(t *testing.T) {
+		r := run(t, "", "demo", "--kills", "1", "--timeout", "1s", "--json") // a lease alone is longer
+		got := r.report(t)
+		all := strings.Join(got.Findings, "\n")
+		if r.code != 1 || got.OK || !strings.Contains(all, "not done after 1s") || !strings.Contains(all, " waits: ") {
+			t.Errorf("exit code %d, findings %s", r.code, all)
+		}
+	})
+
+	t.Run("an interrupt", func(t *testing.T) {
+		r := run(t, "", "demo", "--workers", "16")
+		if r.code != 1 || !strings.Contains(r.stderr, "demo: broken off") || r.stdout != "" {
+			t.Errorf("exit code %d\n%s\n%s", r.code, r.stdout, r.stderr)
+		}
+	})
+
+	t.Run("mistakes", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "bad.jsonl")
+		if err := os.WriteFile(file, []byte("{\"order_id\":1,\"cents\":5,\"currency\":\"EUR\"}\n{\"order_id\":2}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range []struct {
+			args []string
+			want string
+		}{
+			{[]string{"--input", file}, file + ":2: cents is 0 or missing"},
+			{[]string{"--input", file + ".none"}, "no such file"},
+			{[]string{"--input", "-"}, "stdin: there is no order in it"},
+			{[]string{"--order", "10"}, "unknown flag: --order"},
+			{[]string{"--orders", "ten"}, "invalid argument"},
+			{[]string{"--orders", "0"}, "--orders: 0: want 1"},
+			{[]string{"--orders", "-1"}, "--orders: -1: want 1"},
+			{[]string{"--kills", "-1"}, "--kills: -1"},
+			{[]string{"--kills", "31"}, "--kills: 31 with 10 orders: at most 3 per order"},
+			{[]string{"--workers", "0"}, "--workers: 0"},
+			{[]string{"--timeout", "-1s"}, "--timeout: -1s"},
+			{[]string{"now"}, "unknown command"},
+		} {
+			r := run(t, "", append([]string{"demo"}, tt.args...)...)
+			if r.code != 2 || r.stdout != "" || !strings.Contains(r.stderr, tt.want) || strings.Count(r.stderr, "\n") != 1 {
+				t.Errorf("%v: exit code %d, stdout %q, stderr %q; want 2 and one line with %q", tt.args, r.code, r.stdout, r.stderr, tt.want)
+			}
+		}
+	})
+}
+
+// interrupter is a standard error that interrupts the process at a word.
+type interrupter struct {
+	at      string
+	process func() *os.Process
+	text    bytes.Buffer
+	once    sync.Once
+}
+
+func (i *interrupter) Write(p []byte) (int, error) {
+	n, err := i.text.Write(p)
+	if bytes.Contains(i.text.Bytes(), []byte(i.at)) {
+		i.once.Do(func() { _ = i.process().Signal(os.Interrupt) })
+	}
+	return n, err
+}
+
+// TestWorkerCommandIsHidden keeps what is not for people out of the help, and a
+// worker without a master from working.
+func TestWorkerCommandIsHidden(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), nil, &stdout, &stderr); code != 0 || strings.Contains(stdout.String(), "demo-worker") {
+		t.Errorf("exit code %d, help\n%s", code, &stdout)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if code := run(ctx, []string{"demo-worker", "--db", t.TempDir()}, &stdout, &stderr); code != 1 {
+		t.Errorf("a folder for a database: exit code %d\n%s", code, &stderr)
+	}
+}
+
+func mustJSON(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

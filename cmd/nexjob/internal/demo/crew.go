@@ -1,0 +1,158 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// stopTime is how long a worker process may take to stop when it is asked to.
+const stopTime = 10 * time.Second
+
+// crew keeps a number of worker processes running: one that was killed is started
+// again under a new name. A process that ends in any other way ends the run.
+type crew struct {
+	dir      string // where each process writes its log
+	command  func(ctx context.Context, name string) *exec.Cmd
+	progress *progress
+
+	mu      sync.Mutex
+	alive   map[string]*process
+	started int
+	killed  int
+}
+
+// process is one worker process.
+type process struct {
+	cmd    *exec.Cmd
+	killed bool          // by us
+	ended  chan struct{} // closed when the operating system says that it is gone
+}
+
+func newCrew(
+	dir string, p *progress, command func(ctx context.Context, name string) *exec.Cmd,
+) *crew {
+	return &crew{dir: dir, command: command, progress: p, alive: make(map[string]*process)}
+}
+
+// run keeps n processes running until ctx ends, then asks them to stop and waits
+// for it. It returns why a process ended by itself, if one did.
+func (c *crew) run(ctx context.Context, n int) error {
+	ctx, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	var seats sync.WaitGroup
+	faults := make([]error, n)
+	for seat := range n {
+		seats.Go(func() {
+			defer giveUp() // one that cannot go on stops all
+			faults[seat] = c.seat(ctx, seat+1)
+		})
+	}
+	seats.Wait()
+	return errors.Join(faults...)
+}
+
+// seat runs one process after another.
+func (c *crew) seat(ctx context.Context, seat int) error {
+	for life := 1; ctx.Err() == nil; life++ {
+		name := fmt.Sprintf("worker-%d.%d", seat, life)
+		p, err := c.start(ctx, name)
+		if err != nil {
+			return fmt.Errorf("demo: start %s: %w", name, err)
+		}
+		waitErr := p.cmd.Wait()
+		c.end(name, p)
+		switch {
+		case p.killed:
+			continue
+		case ctx.Err() != nil && p.cmd.ProcessState.Success():
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("demo: %s did not stop in order: %w%s", name, waitErr, c.lastWords(name))
+		default:
+			return fmt.Errorf("demo: %s ended by itself: %s%s", name, p.cmd.ProcessState, c.lastWords(name))
+		}
+	}
+	return nil
+}
+
+// start begins a process. Its standard input is a pipe that we hold: it ends when
+// we ask the process to stop, and also when we die, so that no worker is left over.
+func (c *crew) start(ctx context.Context, name string) (*process, error) {
+	log, err := os.Create(c.logFile(name))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = log.Close() }() // the process has its own
+	cmd := c.command(ctx, name)
+	cmd.Stdout, cmd.Stderr = log, log
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Cancel = stdin.Close
+	cmd.WaitDelay = stopTime
+	p := &process{cmd: cmd, ended: make(chan struct{})}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	c.alive[name] = p
+	c.started++
+	c.progress.say("started %s (process %d)", name, cmd.Process.Pid)
+	return p, nil
+}
+
+func (c *crew) end(name string, p *process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.alive, name)
+	close(p.ended)
+}
+
+// kill ends the named process with SIGKILL, or its like where there is none, and
+// waits until it is gone. It answers false if the process was dying already.
+func (c *crew) kill(name string) (pid int, killed bool) {
+	c.mu.Lock()
+	p, ok := c.alive[name]
+	if !ok || p.killed || p.cmd.Process.Kill() != nil {
+		c.mu.Unlock()
+		return 0, false
+	}
+	p.killed = true
+	c.killed++
+	c.mu.Unlock()
+	<-p.ended
+	return p.cmd.Process.Pid, true
+}
+
+// counts returns how many processes were started and how many of them were killed.
+func (c *crew) counts() (started, killed int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.started, c.killed
+}
+
+func (c *crew) logFile(name string) string { return filepath.Join(c.dir, name+".log") }
+
+// lastWords is the end of a process's log, for the message about its end.
+func (c *crew) lastWords(name string) string {
+	log, err := os.Open(c.logFile(name))
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = log.Close() }() // it was only read
+	const enough = 2000
+	if size, err := log.Seek(0, io.SeekEnd); err == nil {
+		_, _ = log.Seek(max(0, size-enough), io.SeekStart)
+	}
+	text, _ := io.ReadAll(log)
+	return "\nits last words:\n" + string(text)
+}

@@ -1,0 +1,269 @@
+package demo
+
+import (
+	"bufio"
+	"bytes"
+	_ "embed" // for the orders that ship with the program
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/nexjob/nexjob"
+)
+
+// shipped are the orders of a run without --input: ten, five of them sent more
+// than once.
+//
+//go:embed orders.jsonl
+var shipped []byte
+
+// shippedName is what messages about the shipped orders call them.
+const shippedName = "orders.jsonl"
+
+// Limits of the input. They keep a mistake, such as a file of another kind, from
+// being worked as if it were meant.
+const (
+	maxLine   = 64 << 10   // bytes of one line
+	maxOrders = 100_000    // different orders of one run
+	maxCents  = 99_999_999 // of one order
+	maxID     = 1 << 53    // the largest whole number that every JSON reader keeps
+)
+
+// Line is one line of the input: the shop is told of an order, perhaps again.
+type Line struct {
+	OrderID  int64  `json:"order_id"`
+	Cents    int64  `json:"cents"`
+	Currency string `json:"currency"` // three capital letters
+	// AfterSuccess says that this repeat is sent only once the order has been
+	// charged: an impatient customer, or a message delivered again days later.
+	AfterSuccess bool `json:"after_success,omitempty"`
+}
+
+// InputError is a mistake in what the user gave. Nothing was done.
+type InputError struct {
+	Name string // of the file or flag
+	Line int    // 0: the mistake is not in one line
+	Why  string
+}
+
+// Error names the place and what is wrong there.
+func (e *InputError) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("%s: %s", e.Name, e.Why)
+	}
+	return fmt.Sprintf("%s:%d: %s", e.Name, e.Line, e.Why)
+}
+
+// openInput reads all lines of the input: the shipped ones for "", standard input
+// for "-", else a file.
+func openInput(name string, stdin io.Reader) ([]Line, string, error) {
+	switch name {
+	case "":
+		lines, err := readInput(shippedName, bytes.NewReader(shipped))
+		return lines, shippedName, err
+	case "-":
+		lines, err := readInput("stdin", stdin)
+		return lines, "stdin", err
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, name, &InputError{Name: name, Why: unwrapPath(err)}
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	lines, err := readInput(name, file)
+	return lines, name, err
+}
+
+// unwrapPath drops the verb and path of an *os.PathError, which the message has.
+func unwrapPath(err error) string {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+// readInput reads JSON Lines. It reads to the end before anything is done with a
+// line, so that a mistake in the last one leaves nothing half done.
+func readInput(name string, r io.Reader) ([]Line, error) {
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(make([]byte, 0, 4096), maxLine)
+	var lines []Line
+	first := make(map[int64]place)
+	number := 0
+	for scanner.Scan() {
+		number++
+		text := scanner.Bytes()
+		if number == 1 {
+			text = bytes.TrimPrefix(text, []byte("\uFEFF")) // some editors begin a file with it
+		}
+		if text = bytes.TrimSpace(text); len(text) == 0 {
+			continue
+		}
+		line, err := parseLine(text)
+		if err == nil {
+			err = agrees(line, first[line.OrderID])
+		}
+		if err != nil {
+			return nil, &InputError{Name: name, Line: number, Why: err.Error()}
+		}
+		if _, seen := first[line.OrderID]; !seen {
+			first[line.OrderID] = place{line, number}
+		}
+		lines = append(lines, line)
+	}
+	switch err := scanner.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, &InputError{Name: name, Line: number + 1, Why: fmt.Sprintf("longer than %d bytes", maxLine)}
+	case err != nil:
+		return nil, &InputError{Name: name, Line: number + 1, Why: unwrapPath(err)}
+	case len(lines) == 0:
+		return nil, &InputError{Name: name, Why: "there is no order in it"}
+	case len(first) > maxOrders:
+		return nil, &InputError{Name: name, Why: fmt.Sprintf("%d orders: at most %d", len(first), maxOrders)}
+	}
+	return lines, nil
+}
+
+// place is where an order was named first; the zero place is nowhere.
+type place struct {
+	line   Line
+	number int
+}
+
+// parseLine reads one order. A name that is unknown or given twice is refused: in
+// an order a misspelt or ambiguous amount must not pass for another one.
+func parseLine(text []byte) (Line, error) {
+	var line Line
+	if _, err := nexjob.CanonicalJSON(text); err != nil { // refuses a name given twice
+		return line, errors.New(jsonFault(err))
+	}
+	if err := json.Unmarshal(text, &line); err != nil {
+		return line, errors.New(jsonFault(err))
+	}
+	var names map[string]json.RawMessage
+	if err := json.Unmarshal(text, &names); err != nil {
+		return line, errors.New(jsonFault(err))
+	}
+	for name := range names { // Unmarshal would also take Cents for cents
+		if !slices.Contains([]string{"order_id", "cents", "currency", "after_success"}, name) {
+			return line, fmt.Errorf("%q is no field of an order: want order_id, cents, currency, after_success", name)
+		}
+	}
+	switch {
+	case line.OrderID < 1 || line.OrderID > maxID:
+		return line, fmt.Errorf("order_id is %d or missing: want a whole number from 1", line.OrderID)
+	case line.Cents < 1 || line.Cents > maxCents:
+		return line, fmt.Errorf("cents is %d or missing: want 1 to %d", line.Cents, maxCents)
+	case len(line.Currency) != 3 || strings.Trim(line.Currency, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "":
+		return line, fmt.Errorf("currency is %q or missing: want three capital letters", line.Currency)
+	}
+	return line, nil
+}
+
+// jsonFault words what the decoder found for someone who wrote the line, not the
+// program.
+func jsonFault(err error) string {
+	var wrongType *json.UnmarshalTypeError
+	var invalid *nexjob.InvalidError
+	switch {
+	case errors.As(err, &wrongType) && wrongType.Field == "":
+		return fmt.Sprintf("a JSON %s: want an object", wrongType.Value)
+	case errors.As(err, &wrongType):
+		return fmt.Sprintf("%s is a JSON %s: want %s", wrongType.Field, wrongType.Value, plainType(wrongType))
+	case errors.As(err, &invalid):
+		return "not one JSON object: " + invalid.Why
+	}
+	return err.Error()
+}
+
+func plainType(err *json.UnmarshalTypeError) string {
+	switch err.Type.String() {
+	case "int64":
+		return "a whole number"
+	case "bool":
+		return "true or false"
+	}
+	return "text"
+}
+
+// agrees checks a line against the first that named its order.
+func agrees(line Line, first place) error {
+	switch {
+	case first.number == 0 && line.AfterSuccess:
+		return fmt.Errorf("order %d is repeated after its success, but no line before this one sends it", line.OrderID)
+	case first.number == 0:
+		return nil
+	case line.Cents != first.line.Cents || line.Currency != first.line.Currency:
+		return fmt.Errorf("order %d is %s here and %s on line %d: give a changed order a number of its own",
+			line.OrderID, line.amount(), first.line.amount(), first.number)
+	}
+	return nil
+}
+
+func (l Line) amount() string {
+	return fmt.Sprintf("%d.%02d %s", l.Cents/100, l.Cents%100, l.Currency)
+}
+
+// selectOrders returns the lines of the first n different orders. When the input
+// holds fewer, the rest is made up from the seed, with repeats in the same
+// proportion; n = 0 takes what the input holds.
+func selectOrders(lines []Line, n int, seed uint64) []Line {
+	chosen := make(map[int64]bool)
+	var selected []Line
+	last := int64(0)
+	for _, line := range lines {
+		if !chosen[line.OrderID] {
+			if n > 0 && len(chosen) == n {
+				continue
+			}
+			chosen[line.OrderID] = true
+		}
+		last = max(last, line.OrderID)
+		selected = append(selected, line)
+	}
+	random := newRandom(seed, streamOrders)
+	for missing := n - len(chosen); missing > 0; missing-- {
+		last++
+		line := Line{OrderID: last, Cents: 100 + random.Int64N(50_000), Currency: "EUR"}
+		selected = append(selected, line)
+		if random.IntN(10) < 3 {
+			selected = append(selected, line)
+		}
+		if random.IntN(10) < 3 {
+			line.AfterSuccess = true
+			selected = append(selected, line)
+		}
+	}
+	return selected
+}
+
+// orderIDs returns the different orders, in order of their first line.
+func orderIDs(lines []Line) []int64 {
+	seen := make(map[int64]bool)
+	var ids []int64
+	for _, line := range lines {
+		if !seen[line.OrderID] {
+			seen[line.OrderID] = true
+			ids = append(ids, line.OrderID)
+		}
+	}
+	return ids
+}
+
+// The streams of one seed: what draws from one does not move the others, so that
+// the same seed kills at the same orders whatever else was drawn.
+const (
+	streamOrders uint64 = iota + 1
+	streamKills
+	streamEnqueue
+	streamProvider
+)
+
+func newRandom(seed, stream uint64) *rand.Rand {
+	return rand.New(rand.NewPCG(seed, stream)) //nolint:gosec // a run must be repeatable from its seed
+}

@@ -1,0 +1,113 @@
+package nexjob_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/sqlite"
+	"github.com/nexjob/nexjob/worker"
+)
+
+type Payment struct {
+	ID string `json:"id"`
+}
+
+// till is the shop of the README, whose code is this file's.
+type till struct {
+	db  *sql.DB
+	pay func(ctx context.Context, key string, cents int64) (Payment, error)
+}
+
+func (t *till) charge(ctx context.Context, run *worker.Run, c Charge) error {
+	payment, err := worker.Effect[Payment]{
+		Name:          "charge",
+		RepeatableFor: 24 * time.Hour, // the provider knows a key for so long
+		Send:          func(ctx context.Context, key string) (Payment, error) { return t.pay(ctx, key, c.Cents) },
+	}.Do(ctx, run)
+	if err != nil {
+		return err
+	}
+	return sqlite.InTx(ctx, t.db, func(tx *sql.Tx) error { // the invoice and the job's end, or neither
+		if _, err := tx.ExecContext(ctx, `INSERT INTO invoices VALUES (?, ?)`, c.OrderID, payment.ID); err != nil {
+			return err
+		}
+		return run.CompleteIn(ctx, sqlite.Tx(tx))
+	})
+}
+
+// TestReadme runs the README's code, and holds that it is this code.
+func TestReadme(test *testing.T) {
+	ctx, stop := context.WithCancel(test.Context())
+	defer stop()
+	store, err := sqlite.Open(ctx, filepath.Join(test.TempDir(), "shop.db"), sqlite.Options{})
+	if err != nil {
+		test.Fatal(err)
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			test.Error(err)
+		}
+	}()
+	if _, err := store.DB().ExecContext(ctx, `CREATE TABLE invoices (order_id INTEGER, payment TEXT)`); err != nil {
+		test.Fatal(err)
+	}
+	t := &till{db: store.DB(), pay: func(_ context.Context, key string, cents int64) (Payment, error) {
+		return Payment{ID: fmt.Sprintf("%d cents under a key of %d characters", cents, len(key))}, nil
+	}}
+	client := nexjob.NewClient(store, nexjob.ClientOptions{})
+	w := worker.New(store, worker.Options{})
+
+	worker.Handle(w, ChargeCard, t.charge) // w := worker.New(store, worker.Options{})
+	answer, err := client.Enqueue(ctx, ChargeCard.New(Charge{OrderID: 42, Cents: 1999}, nexjob.Options{
+		IdempotencyKey: "payment-42",
+	}))
+	if err != nil {
+		test.Fatal(err)
+	}
+
+	ran := make(chan error)
+	go func() { ran <- w.Run(ctx) }()
+	job, err := client.Wait(ctx, answer.ID)
+	if err != nil || job.State != nexjob.Succeeded {
+		test.Errorf("the job is %s (%s), %v", job.State, job.Reason, err)
+	}
+	var payment string
+	if err := store.DB().QueryRowContext(ctx, `SELECT payment FROM invoices WHERE order_id = 42`).Scan(&payment); err != nil {
+		test.Error(err)
+	}
+	if want := "1999 cents under a key of 43 characters"; payment != want {
+		test.Errorf("the invoice is for %q, want %q", payment, want)
+	}
+	stop()
+	if err := <-ran; err != nil {
+		test.Error(err)
+	}
+
+	code := readText(test, "readme_test.go") + readText(test, "example_test.go")
+	block := false
+	for line := range strings.Lines(readText(test, "README.md")) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "```"):
+			block = line == "```go"
+		case block && !strings.Contains(code, line):
+			test.Errorf("the README's line %q is not in readme_test.go or example_test.go, so nothing compiles it", line)
+		}
+	}
+}
+
+func readText(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
