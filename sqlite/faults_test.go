@@ -22,7 +22,7 @@ func contents(t testing.TB, path string) string {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(h, "%s %d\n", name, len(data))
+		h.Write(fmt.Appendf(nil, "%s %d\n", name, len(data)))
 		h.Write(data)
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))
@@ -261,7 +261,7 @@ func tableSizes(t testing.TB, s *sqlite.Store) map[string]int {
 	}
 	for name := range sizes {
 		var n int
-		err := s.DB().QueryRowContext(t.Context(), `SELECT count(*) FROM `+name).Scan(&n) //nolint:gosec // of the schema
+		err := s.DB().QueryRowContext(t.Context(), `SELECT count(*) FROM `+name).Scan(&n)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -182,7 +182,7 @@ func TestInTxLimit(t *testing.T) {
 		t.Errorf("%d rows and %d jobs of it are there", n, j)
 	}
 	err = s.InTx(t.Context(), func(*sql.Tx) error {
-		<-time.After(30 * time.Millisecond) //nolint:forbidigo // f is slow work
+		<-time.After(30 * time.Millisecond)
 		return nil
 	})
 	if err == nil || !strings.Contains(err.Error(), "held the file for longer") {
@@ -234,7 +234,7 @@ func TestForeignTransaction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer tx.Rollback()
+		t.Cleanup(func() { _ = tx.Rollback() })
 		if err := enqueueIn(t.Context(), s, tx, keyedJob("k")); err == nil || !strings.Contains(err.Error(), "not one of this store's file") {
 			t.Errorf("a transaction %s is answered %v", name, err)
 		}

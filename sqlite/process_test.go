@@ -36,7 +36,7 @@ func holdFile(path string) error {
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	conn, err := db.Conn(context.Background())
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func startProcess(t testing.TB, role, path string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{command: exec.CommandContext(t.Context(), self)} //nolint:gosec // the test binary itself
+	p := &process{command: exec.CommandContext(t.Context(), self)}
 	p.command.Env = append(os.Environ(), childFile+"="+path, childRole+"="+role)
 	p.command.Stderr = os.Stderr
 	if p.in, err = p.command.StdinPipe(); err != nil {

@@ -67,6 +67,16 @@ func pathOf(t testing.TB, s *sqlite.Store) string {
 	return path
 }
 
+// storeOf is the engine's own type of a storage that the harness opened.
+func storeOf(t testing.TB, s nexjob.Storage) *sqlite.Store {
+	t.Helper()
+	store, ok := s.(*sqlite.Store)
+	if !ok {
+		t.Fatalf("%T is no SQLite store", s)
+	}
+	return store
+}
+
 // assertions are what no moment of a file may break. They live in tests alone.
 const assertions = `CREATE UNIQUE INDEX IF NOT EXISTS one_active_job_per_key ON nexjob_jobs (key)
 	WHERE key IS NOT NULL AND state < 5`
@@ -82,7 +92,7 @@ func onFile(second func(testing.TB, nexjob.Storage, func() time.Time) nexjob.Sto
 		},
 		Second: second,
 		Begin: func(t testing.TB, s nexjob.Storage) storagetest.Transaction {
-			tx, err := s.(*sqlite.Store).DB().BeginTx(t.Context(), nil)
+			tx, err := storeOf(t, s).DB().BeginTx(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,12 +109,12 @@ func (c caller) Rollback() error { return c.tx.Rollback() }
 
 // inThisProcess is a second store on the file of the first.
 func inThisProcess(t testing.TB, first nexjob.Storage, clock func() time.Time) nexjob.Storage {
-	return open(t, pathOf(t, first.(*sqlite.Store)), sqlite.Options{Clock: clock})
+	return open(t, pathOf(t, storeOf(t, first)), sqlite.Options{Clock: clock})
 }
 
 // inAnotherProcess is a store on the file of the first in a process of its own.
 func inAnotherProcess(t testing.TB, first nexjob.Storage, clock func() time.Time) nexjob.Storage {
-	return storagetest.Child(t, clock, childFile+"="+pathOf(t, first.(*sqlite.Store)))
+	return storagetest.Child(t, clock, childFile+"="+pathOf(t, storeOf(t, first)))
 }
 
 func TestStorage(t *testing.T) { storagetest.Run(t, onFile(inThisProcess)) }
@@ -117,7 +127,11 @@ func inMemory() storagetest.Harness {
 			return s
 		},
 		Begin: func(t testing.TB, s nexjob.Storage) storagetest.Transaction {
-			tx, err := s.(*memory.Store).Begin(t.Context())
+			m, ok := s.(*memory.Store)
+			if !ok {
+				t.Fatalf("%T is no memory store", s)
+			}
+			tx, err := m.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
