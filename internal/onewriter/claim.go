@@ -3,6 +3,7 @@ package onewriter
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nexjob/nexjob"
@@ -74,7 +75,24 @@ func CheckClaim(ask *nexjob.ClaimRequest) error {
 	if ask.Recover == 0 {
 		ask.Recover = recoverDefault
 	}
+	ask.Kinds, ask.Queues = distinct(ask.Kinds), distinct(ask.Queues)
 	return nil
+}
+
+// distinct leaves out what a list names again, so that no engine finds a job twice.
+func distinct(names []string) []string {
+	for i := range names {
+		if slices.Contains(names[:i], names[i]) {
+			kept := slices.Clone(names[:i])
+			for _, name := range names[i+1:] {
+				if !slices.Contains(kept, name) {
+					kept = append(kept, name)
+				}
+			}
+			return kept
+		}
+	}
+	return names
 }
 
 // recover takes jobs away from workers whose leases ran out.
@@ -178,6 +196,7 @@ func (u *Unit) withReceipts(ctx context.Context, claimed []nexjob.Claimed) error
 func (u *Unit) Renew(
 	ctx context.Context, length time.Duration, leases []nexjob.Lease,
 ) ([]nexjob.Renewal, error) {
+	length = min(length, nexjob.MaxDuration)
 	ids := make([]nexjob.ID, len(leases))
 	for i := range leases {
 		ids[i] = leases[i].Job
