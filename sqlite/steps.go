@@ -26,7 +26,7 @@ func (s *Store) write(ctx context.Context, verb string, now time.Time, c *call) 
 		c.done, c.gone = make(chan struct{}), func() bool { return ctx.Err() != nil }
 		err = s.lane.do(ctx, c)
 	}
-	if _, panicked := errors.AsType[*stepPanic](err); panicked {
+	if _, panicked := errors.AsType[*panicError](err); panicked {
 		panic(err) // in the goroutine of the caller whose step it was
 	}
 	return wrap(verb, err)
