@@ -15,7 +15,11 @@ func inMemory() storagetest.Harness {
 			return memory.New(memory.Options{Clock: clock})
 		},
 		Begin: func(t testing.TB, s nexjob.Storage) storagetest.Transaction {
-			tx, err := s.(*memory.Store).Begin(t.Context())
+			store, ok := s.(*memory.Store)
+			if !ok {
+				t.Fatalf("a transaction of a %T", s)
+			}
+			tx, err := store.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
