@@ -26,13 +26,7 @@ func (u *Unit) Amend(
 	done := nexjob.Amended{More: len(found) > limit}
 	found = found[:min(len(found), limit)]
 	u.adopt(found)
-	var keys []string
-	for i := range found {
-		if found[i].Key != "" {
-			keys = append(keys, found[i].Key)
-		}
-	}
-	if err := u.loadKeys(ctx, keys); err != nil {
+	if err := u.loadAround(ctx, found, do.Act); err != nil {
 		return nexjob.Amended{}, err
 	}
 	for i := range found {
@@ -46,6 +40,26 @@ func (u *Unit) Amend(
 		return done, u.sweep(ctx, limit)
 	}
 	return done, nil
+}
+
+// loadAround brings in what an action on jobs is about: their keys, and, where it
+// matters what the operation did, its receipts. The tallies on a former job do not
+// know what the jobs that continued it have recorded.
+func (u *Unit) loadAround(ctx context.Context, jobs []nexjob.Job, act nexjob.Act) error {
+	var keys []string
+	var operations []nexjob.ID
+	for i := range jobs {
+		if jobs[i].Key != "" {
+			keys = append(keys, jobs[i].Key)
+		}
+		if act == nexjob.ActDelete || act == nexjob.ActRequeue {
+			operations = append(operations, jobs[i].Operation)
+		}
+	}
+	if err := u.loadKeys(ctx, keys); err != nil {
+		return err
+	}
+	return u.loadReceipts(ctx, operations)
 }
 
 func checkAction(q nexjob.Query, do *nexjob.Action, limit int) error {
@@ -135,6 +149,8 @@ func (u *Unit) requeue(ctx context.Context, j *nexjob.Job, do *nexjob.Action) (r
 	}
 	if old != j.Operation {
 		u.loose[old] = true
+	} else {
+		u.count(j)
 	}
 	if j.Key != "" {
 		u.putKey(rules.KeyFor(j))
@@ -182,14 +198,9 @@ func (u *Unit) delete(
 	ctx context.Context, j *nexjob.Job, do *nexjob.Action, open []nexjob.Receipt, change *nexjob.Change,
 ) error {
 	confirmed := 0
-	if j.ReceiptCount > 0 {
-		if err := u.loadReceipts(ctx, []nexjob.ID{j.Operation}); err != nil {
-			return err
-		}
-		for _, r := range u.receipts[j.Operation].receipts {
-			if r.Sort == nexjob.EffectReceipt && r.State == nexjob.Confirmed {
-				confirmed++
-			}
+	for _, r := range u.receipts[j.Operation].receipts {
+		if r.Sort == nexjob.EffectReceipt && r.State == nexjob.Confirmed {
+			confirmed++
 		}
 	}
 	held, err := rules.Delete(j, do, open, confirmed, u.now)
