@@ -3,6 +3,7 @@ package onewriter
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nexjob/nexjob"
@@ -67,7 +68,13 @@ func CheckClaim(ask *nexjob.ClaimRequest) error {
 		return refuse("claim", fmt.Sprintf("%d jobs", ask.N), fmt.Sprintf("0 to %d", nexjob.MaxPage))
 	case ask.Lease < 10*time.Millisecond || ask.Lease > nexjob.MaxDuration:
 		return refuse("lease", ask.Lease.String(), "10 ms to ten years")
+	case ask.CrashLimit < 0:
+		return refuse("crash limit", fmt.Sprint(ask.CrashLimit), "0 for the default, or more")
+	case ask.Recover < 0:
+		return refuse("recover", fmt.Sprint(ask.Recover), "0 for the default, or more")
 	}
+	// A kind that is named twice must not make an engine find its jobs twice.
+	ask.Kinds = slices.Compact(slices.Sorted(slices.Values(ask.Kinds)))
 	if ask.CrashLimit == 0 {
 		ask.CrashLimit = nexjob.DefaultCrashLimit
 	}
