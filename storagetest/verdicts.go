@@ -34,6 +34,7 @@ func verdictChecks() []check {
 		}},
 		{"not applied comes too early", notAppliedTooEarly},
 		{"compensate", compensated},
+		{"compensate with a follow-up that is refused", compensateRefused},
 		{"compensate without a follow-up", func(b *bench) {
 			j := b.uncertain("k", nexjob.EndFailed)
 			b.unchanged("giving up without a follow-up", func() {
@@ -186,6 +187,29 @@ func severalOpen(b *bench) {
 	b.check(j.OpenEffects == 1 && j.Wished == nexjob.Succeeded, "open effects %d, wished %s", j.OpenEffects, j.Wished)
 	b.resolve(c.Job.ID, nexjob.Action{Verdict: nexjob.Applied, Value: []byte("paid")})
 	b.state(c.Job.ID, nexjob.Succeeded, "all outcomes are known")
+}
+
+// compensateRefused: a person who gives up must not be told "done" while nothing
+// makes up for the effect.
+func compensateRefused(b *bench) {
+	b.finish(b.run(newJob("refund-42")), nexjob.EndFailed)
+	j := b.uncertain("k", nexjob.EndUncertain)
+	rejected := under(nexjob.RejectIfFailed, newJob("refund-42"))
+	other := newJob("k")
+	other.Kind = ship // another kind under the job's own key
+	orphan := newJob("")
+	orphan.Parents = []nexjob.Parent{on(nexjob.OnAnyEnd, nexjob.NewID())}
+	for what, followUp := range map[string]nexjob.NewJob{
+		"that is rejected": rejected, "that mismatches": other, "without its parent": orphan,
+	} {
+		b.unchanged("a follow-up "+what, func() {
+			change := b.refused(j.ID, nexjob.Action{Act: nexjob.ActResolve, Verdict: nexjob.Compensate, FollowUp: &followUp})
+			b.equal("state answered to a follow-up "+what, nexjob.Uncertain, change.State)
+		})
+	}
+	own := newJob("k")
+	b.resolve(j.ID, nexjob.Action{Verdict: nexjob.Compensate, FollowUp: &own})
+	b.claimOnly(own.ID)
 }
 
 // askable makes a job whose effect can be looked up and whose outcome is unknown.

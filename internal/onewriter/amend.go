@@ -2,6 +2,7 @@ package onewriter
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/nexjob/nexjob"
@@ -266,6 +267,7 @@ func (u *Unit) resolve(
 			return nil //nolint:nilerr // a refusal is the change's own error
 		}
 	}
+	before := *j
 	written, err := rules.Resolve(j, do, open, u.now)
 	if err != nil {
 		change.Err = err
@@ -274,18 +276,32 @@ func (u *Unit) resolve(
 	if err := u.loadReceipts(ctx, []nexjob.ID{j.Operation}); err != nil {
 		return err
 	}
+	receipts := slices.Clone(u.receipts[j.Operation].receipts)
 	u.putReceipt(j, written)
 	if do.FollowUp == nil {
 		return nil
 	}
-	// The job's own key is free for the follow-up: its end is decided above.
+	// The job's own key is free for the follow-up if its end is decided above.
 	answers, err := u.Enqueue(ctx, []nexjob.NewJob{*do.FollowUp})
 	if err != nil {
 		return err
 	}
 	change.FollowUp = &answers[0]
+	change.Err = answers[0].Err
+	if change.Err == nil && answers[0].ID == j.ID {
+		change.Err = errHoldsFollowUp
+	}
+	if change.Err != nil { // nothing would make up for the effect: no verdict then
+		*j = before
+		u.receipts[j.Operation].receipts = receipts
+	}
 	return nil
 }
+
+// errHoldsFollowUp refuses a follow-up under the key of a job that, with another effect
+// open, is still active.
+var errHoldsFollowUp = errors.New("nexjob: the follow-up's key is held by the job itself; " +
+	"resolve its other effects first, or give the follow-up another key")
 
 // Put compares and swaps entries, as nexjob.Registry says.
 func (u *Unit) Put(ctx context.Context, puts []nexjob.Put) ([]nexjob.PutAnswer, error) {
