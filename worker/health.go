@@ -30,7 +30,7 @@ type Health struct {
 // Counts are what a worker has counted since it started.
 type Counts struct {
 	Claimed     int64 // jobs whose handler was started
-	Succeeded   int64 // settlements written, by ending
+	Succeeded   int64 // settlements written, by what became of the job
 	Failed      int64
 	Retried     int64
 	Snoozed     int64

@@ -1,8 +1,11 @@
 package worker_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +90,35 @@ func TestSettlementAnswerIsLost(t *testing.T) {
 		b.want(id, nexjob.Succeeded, 0, 0, 0)
 		if n := len(b.find(nexjob.Query{}).Jobs); n != 2 || !lost {
 			t.Errorf("%d jobs are stored, answer lost: %v", n, lost)
+		}
+	})
+}
+
+// What is counted and logged is what became of the job: a handler that returned nil
+// while its effect has no outcome has not succeeded.
+func TestSuccessThatIsUncertainIsNotCountedAsOne(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var lines bytes.Buffer
+		w, stop := b.run(worker.Options{
+			Poll: time.Hour, Logger: slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		}, func(ctx context.Context, run *worker.Run, _ args) error {
+			_, _ = worker.Effect[paid]{
+				Name: "charge", AtMostOnce: true,
+				Send: func(context.Context, string) (paid, error) { return paid{}, errTorn },
+			}.Do(ctx, run)
+			return nil
+		})
+		id := b.enqueue(nexjob.Options{})
+		synctest.Wait()
+		b.want(id, nexjob.Uncertain, 0, 0, 0)
+		if h := w.Health(); h.Succeeded != 0 || h.Uncertain != 1 {
+			t.Errorf("health %+v", h)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if text := lines.String(); strings.Contains(text, "job succeeded") || !strings.Contains(text, "job is uncertain") {
+			t.Errorf("log:\n%s", text)
 		}
 	})
 }
