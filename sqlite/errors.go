@@ -12,8 +12,7 @@ import (
 
 // codeOf returns SQLite's extended result code of an error, 0 when it has none.
 func codeOf(err error) int {
-	var e *driver.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*driver.Error](err); ok {
 		return e.Code()
 	}
 	return 0

@@ -30,9 +30,7 @@ type lane struct {
 	conn  *sql.Conn
 	rows  *rows
 
-	// whole ends the waiting for other writers, at Close.
-	whole  context.Context //nolint:containedctx // lives as long as the lane
-	cancel context.CancelFunc
+	cancel context.CancelFunc // ends the waiting for other writers, at Close
 	ended  chan struct{}
 	wake   chan struct{} // holds a token when something has come
 
@@ -42,9 +40,7 @@ type lane struct {
 }
 
 func newLane(s *Store, pool *sql.DB) *lane {
-	l := &lane{store: s, pool: pool, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
-	l.whole, l.cancel = context.WithCancel(context.Background())
-	return l
+	return &lane{store: s, pool: pool, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
 }
 
 // start takes the connection and begins to serve.
@@ -52,7 +48,9 @@ func (l *lane) start(ctx context.Context) error {
 	if err := l.connect(ctx); err != nil {
 		return err
 	}
-	go l.serve()
+	whole, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l.cancel = cancel
+	go l.serve(whole)
 	return nil
 }
 
@@ -125,12 +123,12 @@ func (l *lane) do(ctx context.Context, c *call) error {
 }
 
 // serve runs what comes until the lane is stopped.
-func (l *lane) serve() {
+func (l *lane) serve(ctx context.Context) {
 	defer close(l.ended)
 	for range l.wake {
 		for l.anyone() {
 			runtime.Gosched() // let those who come back from the last commit join in
-			l.turn()
+			l.turn(ctx)
 		}
 		l.mu.Lock()
 		closed := l.closed
@@ -149,12 +147,12 @@ func (l *lane) anyone() bool {
 
 // turn runs one transaction. The calls are taken up once the write lock is held:
 // until then a caller may leave, and more may come.
-func (l *lane) turn() {
-	err := l.begin()
+func (l *lane) turn(ctx context.Context) {
+	err := l.begin(ctx)
 	switch {
 	case err == nil:
-		l.run(l.take())
-	case l.whole.Err() != nil:
+		l.run(ctx, l.take())
+	case ctx.Err() != nil:
 		l.refuse(nexjob.ErrClosed)
 	case isBusy(err): // somebody holds the file: wait on, as long as anyone does
 	default:
@@ -164,13 +162,13 @@ func (l *lane) turn() {
 }
 
 // begin takes the file's write lock, waiting at most for the busy time.
-func (l *lane) begin() error {
+func (l *lane) begin(ctx context.Context) error {
 	if l.conn == nil {
-		if err := l.connect(l.whole); err != nil {
+		if err := l.connect(ctx); err != nil {
 			return err
 		}
 	}
-	_, err := l.conn.ExecContext(l.whole, "BEGIN IMMEDIATE")
+	_, err := l.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
 	return err
 }
 
@@ -216,29 +214,30 @@ func finish(calls []*call, err error) {
 
 // run does the calls in the transaction that has begun, and, when that fails, each
 // in one of its own, so that a bad one fails alone.
-func (l *lane) run(calls []*call) {
+func (l *lane) run(ctx context.Context, calls []*call) {
+	whole := context.WithoutCancel(ctx)
 	if len(calls) == 0 {
-		l.rollback()
+		l.rollback(whole)
 		return
 	}
-	err := l.together(calls)
+	err := l.together(whole, calls)
 	if err == nil || len(calls) == 1 || errors.Is(err, nexjob.ErrOutcomeUnknown) {
 		finish(calls, err)
 		return
 	}
 	for _, c := range calls {
-		finish([]*call{c}, l.alone(c))
+		finish([]*call{c}, l.alone(ctx, c))
 	}
 }
 
 // alone does one call in a transaction of its own.
-func (l *lane) alone(c *call) error {
+func (l *lane) alone(ctx context.Context, c *call) error {
 	for {
-		err := l.begin()
+		err := l.begin(ctx)
 		switch {
 		case err == nil:
-			return l.together([]*call{c})
-		case l.whole.Err() != nil:
+			return l.together(context.WithoutCancel(ctx), []*call{c})
+		case ctx.Err() != nil:
 			return nexjob.ErrClosed
 		case !isBusy(err):
 			l.renew()
@@ -251,8 +250,7 @@ func (l *lane) alone(c *call) error {
 
 // together does calls in the transaction that has begun and commits it. A step that
 // changed nothing is rolled back: there is nothing to flush.
-func (l *lane) together(calls []*call) error {
-	ctx := context.Background()
+func (l *lane) together(ctx context.Context, calls []*call) error {
 	now := calls[0].wait.Add(calls[0].now)
 	for _, c := range calls[1:] {
 		if at := c.wait.Add(c.now); at.After(now) {
@@ -269,11 +267,11 @@ func (l *lane) together(calls []*call) error {
 		wrote, err = unit.End(ctx)
 	}
 	if err != nil || !wrote {
-		l.rollback()
+		l.rollback(ctx)
 		return err
 	}
 	if _, err := l.conn.ExecContext(ctx, "COMMIT"); err != nil {
-		l.rollback()
+		l.rollback(ctx)
 		return fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err)
 	}
 	if unit.Rings() {
@@ -284,8 +282,8 @@ func (l *lane) together(calls []*call) error {
 
 // rollback ends a transaction that is not wanted. SQLite may have ended it by
 // itself; a connection on which that cannot be told is replaced.
-func (l *lane) rollback() {
-	if _, err := l.conn.ExecContext(context.Background(), "ROLLBACK"); err != nil {
+func (l *lane) rollback(ctx context.Context) {
+	if _, err := l.conn.ExecContext(ctx, "ROLLBACK"); err != nil {
 		l.renew()
 	}
 }
@@ -298,6 +296,3 @@ func (l *lane) renew() {
 	}
 	l.conn = nil
 }
-
-// wait is how calls tell how long they waited; see onewriter.Wait.
-func (l *lane) wait() onewriter.Wait { return onewriter.StartWait(l.store.clock) }

@@ -61,7 +61,7 @@ func jobsStored(t *testing.T, s *Store) int {
 	return len(page.Jobs)
 }
 
-var errPoison = errors.New("poison") //nolint:gochecknoglobals // a sentinel error of this test
+var errPoison = errors.New("poison")
 
 // TestABadCallFailsAlone: a call that fails the shared transaction half-way is
 // answered its own error, and its neighbours are done.

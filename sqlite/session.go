@@ -29,33 +29,30 @@ type session struct {
 	ready   map[string]*sql.Stmt
 }
 
-// statement returns the prepared form of a statement, nil when there is none.
-func (s *session) statement(ctx context.Context, name string) (*sql.Stmt, error) {
-	if s.prepare == nil {
-		return nil, nil //nolint:nilnil // no statement is prepared here
+// make prepares a statement for good, where statements are kept ready.
+func (s *session) make(ctx context.Context, name string) error {
+	if s.prepare == nil || s.ready[name] != nil {
+		return nil
 	}
-	if ready := s.ready[name]; ready != nil {
-		return ready, nil
-	}
-	ready, err := s.prepare(ctx, s.sheet[name])
+	ready, err := s.prepare(ctx, s.sheet[name]) //nolint:sqlclosecheck // closed with its connection
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	if s.ready == nil {
 		s.ready = make(map[string]*sql.Stmt)
 	}
 	s.ready[name] = ready
-	return ready, nil
+	return nil
 }
 
 // exec runs a statement that returns no rows, and answers how many it changed.
 func (s *session) exec(ctx context.Context, name string, args ...any) (int64, error) {
-	ready, err := s.statement(ctx, name)
-	if err != nil {
+	if err := s.make(ctx, name); err != nil {
 		return 0, err
 	}
 	var result sql.Result
-	if ready != nil {
+	var err error
+	if ready := s.ready[name]; ready != nil {
 		result, err = ready.ExecContext(ctx, args...)
 	} else {
 		result, err = s.on.ExecContext(ctx, s.sheet[name], args...)
@@ -72,12 +69,12 @@ func (s *session) exec(ctx context.Context, name string, args ...any) (int64, er
 
 // each calls take for every row of a statement.
 func (s *session) each(ctx context.Context, name string, take func(v values) error, args ...any) error {
-	ready, err := s.statement(ctx, name)
-	if err != nil {
+	if err := s.make(ctx, name); err != nil {
 		return err
 	}
 	var rows *sql.Rows
-	if ready != nil {
+	var err error
+	if ready := s.ready[name]; ready != nil {
 		rows, err = ready.QueryContext(ctx, args...)
 	} else {
 		rows, err = s.on.QueryContext(ctx, s.sheet[name], args...)

@@ -26,7 +26,7 @@ func TestParseSheet(t *testing.T) {
 		t.Errorf("sheet (-want +got):\n%s", diff)
 	}
 	for text, why := range map[string]string{
-		"SELECT 1":                                     "under no name",
+		"SELECT 1": "under no name",
 		"-- name: one\nSELECT 1\n-- name: one\nSELECT": "there twice",
 		"-- name: one\n-- name: two\nSELECT 1":         "empty",
 		"-- name: one\nSELECT {columns}":               "no part {columns}",
@@ -88,12 +88,7 @@ func TestStatementsAreUsed(t *testing.T) {
 		if !strings.Contains(code, `"`+name+`"`) {
 			t.Errorf("nothing runs %q", name)
 		}
-		prepared, err := s.db.PrepareContext(t.Context(), statement)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		_ = prepared.Close()
+		plan(t.Context(), t, s, statement) // it can be prepared
 	}
 }
 

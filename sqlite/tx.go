@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"time"
 
+	code "modernc.org/sqlite/lib"
+
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/internal/onewriter"
-	code "modernc.org/sqlite/lib"
 )
 
 const engine = "sqlite"

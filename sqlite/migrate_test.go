@@ -1,0 +1,224 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nexjob/nexjob"
+)
+
+func TestReadMigrations(t *testing.T) {
+	all, err := readMigrations(migrationFiles)
+	if err != nil || len(all) == 0 || all[0].name != "start" {
+		t.Fatalf("the migrations: %v, %+v", err, all)
+	}
+	good := &fstest.MapFile{Data: []byte("-- min-code: 1\nSELECT 1")}
+	for name, files := range map[string]fstest.MapFS{
+		"no min-code":   {"migrations/0001_start.sql": {Data: []byte("SELECT 1")}},
+		"a gap":         {"migrations/0001_start.sql": good, "migrations/0003_more.sql": good},
+		"an odd name":   {"migrations/1_start.sql": good},
+		"needs a later": {"migrations/0001_start.sql": {Data: []byte("-- min-code: 2\nSELECT 1")}},
+	} {
+		if _, err := readMigrations(files); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// schemaOf is everything a file is made of.
+func schemaOf(t *testing.T, db *sql.DB) []string {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), `SELECT type || ' ' || name FROM sqlite_schema ORDER BY 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	if err := eachRow(rows, func(v values) error { all = append(all, v.text(0)); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestMigrateTwice: a second run, or many at once, change nothing.
+func TestMigrateTwice(t *testing.T) {
+	s := testStore(t, Options{})
+	before := schemaOf(t, s.db)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if err := s.Migrate(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if diff := cmp.Diff(before, schemaOf(t, s.db)); diff != "" {
+		t.Errorf("schema (-before +after):\n%s", diff)
+	}
+}
+
+// TestOpenANewFileAtOnce: stores that are opened at the same moment agree on the file.
+func TestOpenANewFileAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	var wg sync.WaitGroup
+	ids := make([]string, 6)
+	for i := range ids {
+		wg.Go(func() {
+			s, err := Open(t.Context(), path, Options{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ids[i] = s.id
+			_ = s.Close()
+		})
+	}
+	wg.Wait()
+	for _, id := range ids {
+		if id == "" || id != ids[0] {
+			t.Errorf("the file is called %q", ids)
+			break
+		}
+	}
+}
+
+// TestMigrateOn: a later migration is added to a file; one that fails leaves nothing
+// and is done by the next; code that is older goes on working if it may.
+func TestMigrateOn(t *testing.T) {
+	s := testStore(t, Options{})
+	first := s.steps
+	next := func(version, minCode int64, text string) migration {
+		return migration{version: version, name: "next", text: text, checksum: fmt.Sprint("sum of ", text), minCode: minCode}
+	}
+	run := func(all []migration) error { return migrate(t.Context(), s.db, all, time.Now()) }
+	broken := append(first[:1:1], next(2, 1, "CREATE TABLE nexjob_next (id); CREATE TABL"))
+	before := schemaOf(t, s.db)
+	if err := run(broken); err == nil || !strings.Contains(err.Error(), "0002_next") {
+		t.Fatalf("a broken migration is answered %v", err)
+	}
+	if diff := cmp.Diff(before, schemaOf(t, s.db)); diff != "" {
+		t.Fatalf("a broken migration left (-before +after):\n%s", diff)
+	}
+	second := append(first[:1:1], next(2, 1, "CREATE TABLE nexjob_next (id)"))
+	third := append(second[:2:2], next(3, 3, "CREATE TABLE nexjob_third (id)"))
+	for _, all := range [][]migration{second, second, first} {
+		if err := run(all); err != nil {
+			t.Fatalf("code that knows %d versions: %v", len(all), err)
+		}
+	}
+	edited := append(first[:1:1], next(2, 1, "CREATE TABLE nexjob_other (id)"))
+	if err := run(edited); err == nil || !strings.Contains(err.Error(), "never edited") {
+		t.Errorf("an edited migration is answered %v", err)
+	}
+	if err := run(third); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(second); err == nil || !strings.Contains(err.Error(), "needs code that knows version 3") {
+		t.Errorf("code that is too old is answered %v", err)
+	}
+	if err := s.Migrate(t.Context()); err == nil {
+		t.Error("a store that is too old migrates")
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	folder := t.TempDir()
+	for _, path := range []string{"", ":memory:", "file::memory:?cache=shared", "file:" + folder + "/a.db"} {
+		if _, err := Open(t.Context(), path, Options{}); err == nil || !strings.HasPrefix(err.Error(), "sqlite: open: path") {
+			t.Errorf("open %q: %v", path, err)
+		}
+	}
+	path := filepath.Join(folder, "a.db")
+	for _, o := range []Options{{Synchronous: 2}, {BusyTimeout: -1}, {TxLimit: 2 * time.Hour}} {
+		if _, err := Open(t.Context(), path, o); !errors.Is(err, nexjob.ErrInvalid) {
+			t.Errorf("open with %+v: %v", o, err)
+		}
+	}
+	if _, err := Open(t.Context(), filepath.Join(folder, "none", "a.db"), Options{}); !nexjob.IsTransient(err) {
+		t.Errorf("open in a folder that is not there: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Open(ended, path, Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("open under a context that has ended: %v", err)
+	}
+}
+
+// TestOddPaths: a file may be called what the system allows.
+func TestOddPaths(t *testing.T) {
+	for _, name := range []string{"a b.db", "a?b=c.db", "a#b.db", "a%20b.db", "ü+&.db", "-.db"} {
+		path := filepath.Join(t.TempDir(), name)
+		s, err := Open(t.Context(), path, Options{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var got string
+		if err := s.db.QueryRowContext(t.Context(), `SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&got); err != nil {
+			t.Error(err)
+		}
+		if filepath.Base(got) != name {
+			t.Errorf("%s is kept in %s", name, got)
+		}
+		_ = s.Close()
+	}
+}
+
+// TestFencesGrow: a file that may have lost commits at a power failure begins a new
+// epoch when it is opened.
+func TestFencesGrow(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	last := int64(0)
+	for i, mode := range []Synchronous{Full, Normal, Full, Full} {
+		s, err := Open(t.Context(), path, Options{Synchronous: mode})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Enqueue(t.Context(), time.Now(), []nexjob.NewJob{charge("")}); err != nil {
+			t.Fatal(err)
+		}
+		claimed, err := s.Claim(t.Context(), time.Now(), ask(1))
+		if err != nil || len(claimed) != 1 {
+			t.Fatal(err, claimed)
+		}
+		fence := claimed[0].Job.Fence
+		if fence <= last || i > 0 && fence>>32 == last>>32 {
+			t.Errorf("opened the %d. time: fence %d after %d", i+1, fence, last)
+		}
+		last = fence
+		_ = s.Close()
+	}
+}
+
+// TestSettings: the user's connections and the lane's commit as Options say.
+func TestSettings(t *testing.T) {
+	for mode, want := range map[Synchronous]int64{Full: 2, Normal: 1} {
+		s := testStore(t, Options{Synchronous: mode, BusyTimeout: 1234 * time.Millisecond})
+		for name, on := range map[string]runner{"DB": s.db, "the lane": s.lane.conn, "readers": s.readers} {
+			for pragma, want := range map[string]int64{"synchronous": want, "busy_timeout": 1234, "foreign_keys": 0} {
+				rows, err := on.QueryContext(t.Context(), "PRAGMA "+pragma)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := eachRow(rows, func(v values) error {
+					if got := v.int64(0); got != want {
+						t.Errorf("%s of %s is %d, want %d", pragma, name, got, want)
+					}
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
