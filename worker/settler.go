@@ -199,13 +199,14 @@ func (s *settler) answered(
 // makes a job Uncertain whatever its handler returned, and a cancel is taken over an
 // error.
 func became(asked nexjob.Ending, state nexjob.State) nexjob.Ending {
-	switch {
-	case state == nexjob.Uncertain:
+	switch state {
+	case nexjob.Uncertain:
 		return nexjob.EndUncertain
-	case state == nexjob.Cancelled:
+	case nexjob.Cancelled:
 		return nexjob.EndCancelled
+	default:
+		return asked
 	}
-	return asked
 }
 
 // written counts and logs a settlement that stands.
