@@ -53,8 +53,7 @@ type Queue interface {
 	// when their leases run out.
 	Claim(ctx context.Context, now time.Time, ask ClaimRequest) ([]Claimed, error)
 
-	// Renew extends current leases to until. It never waits for a row that somebody's
-	// open transaction holds: such a lease is answered Busy.
+	// Renew extends current leases to until and never waits for a locked row.
 	Renew(ctx context.Context, now, until time.Time, leases []Lease) ([]Renewal, error)
 
 	// Settle ends attempts. A settlement counts only while its lease is current;

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -144,21 +143,14 @@ func (s *Store) Claim(ctx context.Context, now time.Time, ask nexjob.ClaimReques
 	})
 }
 
-// Renew extends leases; see nexjob.Queue. While a caller's transaction is open it
-// answers busy.
+// Renew extends leases; see nexjob.Queue.
 func (s *Store) Renew(
 	ctx context.Context, now, until time.Time, leases []nexjob.Lease,
 ) ([]nexjob.Renewal, error) {
 	length := until.Sub(now)
-	patient, cancel := context.WithTimeout(ctx, onewriter.RenewPatience(length))
-	defer cancel()
-	answers, err := step(patient, s, "renew", now, func(u *onewriter.Unit) ([]nexjob.Renewal, error) {
-		return u.Renew(context.WithoutCancel(ctx), length, leases)
+	return step(ctx, s, "renew", now, func(u *onewriter.Unit) ([]nexjob.Renewal, error) {
+		return u.Renew(ctx, length, leases)
 	})
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return onewriter.Held(leases), nil // a caller's transaction is open
-	}
-	return answers, err
 }
 
 // Settle ends attempts; see nexjob.Queue.

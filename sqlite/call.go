@@ -34,10 +34,7 @@ type call struct {
 	// with joins calls of equal sort and length into one step of the unit; nil: the
 	// call is a step by itself.
 	length time.Duration
-	// patience is how long the call waits while somebody else holds the file, before
-	// it is withdrawn with errHeld; 0: as long as its caller does.
-	patience time.Duration
-	work     work
+	work   work
 
 	done chan struct{} // closed when the call has been answered
 	err  error

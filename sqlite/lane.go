@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/internal/onewriter"
@@ -37,7 +36,6 @@ type lane struct {
 
 	mu      sync.Mutex
 	waiting []*call
-	begins  bool // the lane waits for the file's write lock
 	closed  bool
 }
 
@@ -102,24 +100,18 @@ func (l *lane) do(ctx context.Context, c *call) error {
 	l.waiting = append(l.waiting, c)
 	l.mu.Unlock()
 	l.nudge()
-	var impatient <-chan time.Time
-	if c.patience > 0 {
-		ticker := time.NewTicker(c.patience)
-		defer ticker.Stop()
-		impatient = ticker.C
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
 	}
-	for ctx.Err() == nil {
-		select {
-		case <-c.done:
-			return c.err
-		case <-impatient:
-			if l.withdraw(c, true) {
-				return errHeld
-			}
-		case <-ctx.Done():
-		}
+	l.mu.Lock()
+	i := slices.Index(l.waiting, c)
+	if i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
 	}
-	if l.withdraw(c, false) {
+	l.mu.Unlock()
+	if i >= 0 {
 		return ctx.Err()
 	}
 	select {
@@ -128,22 +120,6 @@ func (l *lane) do(ctx context.Context, c *call) error {
 	default:
 		return fmt.Errorf("%w: the caller stopped waiting: %w", nexjob.ErrOutcomeUnknown, ctx.Err())
 	}
-}
-
-// errHeld answers a call whose patience is over: somebody else holds the file.
-var errHeld = errors.New("somebody else holds the file")
-
-// withdraw takes a call back that was not taken up, with held only while the lane
-// itself waits for the file.
-func (l *lane) withdraw(c *call, held bool) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := slices.Index(l.waiting, c)
-	if i < 0 || held && !l.begins {
-		return false
-	}
-	l.waiting = slices.Delete(l.waiting, i, i+1)
-	return true
 }
 
 // serve runs what comes until the lane is stopped.
@@ -192,16 +168,8 @@ func (l *lane) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	l.beginning(true)
-	defer l.beginning(false)
 	_, err := l.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
 	return err
-}
-
-func (l *lane) beginning(begins bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.begins = begins
 }
 
 // take takes up the calls of one transaction: renewals before all others, which

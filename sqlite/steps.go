@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -51,7 +50,7 @@ func (s *Store) Settle(ctx context.Context, now time.Time, ends []nexjob.Settlem
 }
 
 // Renew extends leases; see nexjob.Queue. The wait for the writer is added to until,
-// as it is to now. While somebody else's transaction holds the file it answers busy.
+// as it is to now.
 func (s *Store) Renew(
 	ctx context.Context, now, until time.Time, leases []nexjob.Lease,
 ) ([]nexjob.Renewal, error) {
@@ -60,12 +59,7 @@ func (s *Store) Renew(
 	w.step = func(u *onewriter.Unit, ctx context.Context, all []nexjob.Lease) ([]nexjob.Renewal, error) {
 		return u.Renew(ctx, length, all)
 	}
-	err := s.write(ctx, "renew", now, &call{
-		sort: renewing, size: len(leases), length: length, patience: onewriter.RenewPatience(length), work: w,
-	})
-	if errors.Is(err, errHeld) {
-		return onewriter.Held(leases), nil
-	}
+	err := s.write(ctx, "renew", now, &call{sort: renewing, size: len(leases), length: length, work: w})
 	if err != nil {
 		return nil, err
 	}

@@ -85,15 +85,6 @@ func joinedChecks() []check {
 			b.equal("status of the lease", nexjob.Renewed, b.renew(c.Job.Lease())[0].Status)
 			b.finish(c, nexjob.EndSucceeded)
 		}},
-		{"renew never waits: a row that is locked is busy, neither lost nor renewed", func(b *bench) {
-			c := b.run(newJob("k"))
-			tx := b.begin()
-			tx.settle(nexjob.Settlement{Lease: c.Job.Lease(), As: nexjob.EndSucceeded})
-			b.equal("status while the transaction is open", nexjob.Busy, b.renew(c.Job.Lease())[0].Status)
-			tx.rollback()
-			b.equal("status afterwards", nexjob.Renewed, b.renew(c.Job.Lease())[0].Status)
-			b.finish(c, nexjob.EndSucceeded)
-		}},
 		{"settle: an open effect holds up the end", func(b *bench) {
 			c := b.run(newJob("k"))
 			b.write(b.intent(c, "card"))

@@ -32,7 +32,6 @@ type attempt struct {
 	live    bool          // the handler's goroutine has not ended
 	until   time.Time     // the lease's end in the storage's time
 	ends    time.Time     // the same moment on our own monotonic clock
-	spared  time.Time     // until then it is not lost, for its row is locked; see board.spare
 	told    time.Time     // when the handler's context was ended; zero: it was not
 	why     string        // and why
 	shown   bool          // its being stuck has been logged
@@ -130,21 +129,6 @@ func (b *board) leaseEnd(a *attempt) (until, ends time.Time) {
 	return a.until, a.ends
 }
 
-// heldUntil returns the time on our clock until which an attempt counts as ours: its
-// lease's end, or later where the storage told that the row was locked.
-func (b *board) heldUntil(a *attempt) time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return a.heldLocked()
-}
-
-func (a *attempt) heldLocked() time.Time {
-	if a.spared.After(a.ends) {
-		return a.spared
-	}
-	return a.ends
-}
-
 // phaseOf returns the attempt's phase.
 func (b *board) phaseOf(a *attempt) phase {
 	b.mu.Lock()
@@ -166,7 +150,7 @@ func (b *board) lose(a *attempt, why string) bool {
 func (b *board) lapsed(a *attempt, why string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !time.Now().Before(a.heldLocked()) && b.loseLocked(a, why)
+	return !time.Now().Before(a.ends) && b.loseLocked(a, why)
 }
 
 func (b *board) loseLocked(a *attempt, why string) bool {
@@ -274,7 +258,7 @@ func (b *board) completeFailed(a *attempt) {
 		return
 	}
 	a.phase = running
-	if !time.Now().Before(a.heldLocked()) {
+	if !time.Now().Before(a.ends) {
 		b.loseLocked(a, "its lease ended while it was completing")
 	}
 }

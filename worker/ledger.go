@@ -134,7 +134,8 @@ func (r *Run) write(
 ) (nexjob.Recorded, error) {
 	w := r.worker
 	for failures := 1; ; failures++ {
-		if r.open() != nil || !time.Now().Before(w.board.heldUntil(r.attempt)) {
+		_, ends := w.board.leaseEnd(r.attempt)
+		if r.open() != nil || !time.Now().Before(ends) {
 			return nexjob.Recorded{}, nexjob.ErrLeaseLost
 		}
 		recorded, err := r.recordOnce(ctx, receipt)

@@ -60,8 +60,7 @@ func (w *Worker) readClock(ctx context.Context) {
 
 // renew extends leases and acts on the answers. It returns the attempts that are to
 // be asked for again soon: their row was locked, or the call failed. A lease that
-// stays unrenewed until its end is lost by the board's timer, but not as long as the
-// storage answers that its row is locked.
+// stays unrenewed until its end is lost by the board's timer.
 func (w *Worker) renew(ctx context.Context, attempts []*attempt) (left []*attempt) {
 	if len(attempts) == 0 {
 		return nil
@@ -84,7 +83,6 @@ func (w *Worker) renew(ctx context.Context, attempts []*attempt) (left []*attemp
 			w.lost(a, "its job was claimed again, has ended, or is gone")
 		case nexjob.Busy:
 			left = append(left, a)
-			w.board.spare(a, time.Now().Add(w.options.Lease/3))
 			if answer.Stop {
 				w.board.tell(a, nexjob.ErrStopped, "its job was cancelled")
 			}
@@ -93,21 +91,6 @@ func (w *Worker) renew(ctx context.Context, attempts []*attempt) (left []*attemp
 		}
 	}
 	return left
-}
-
-// spare notes that the storage has answered busy for an attempt's lease: it lives, and
-// the row is locked, so nobody can claim the job meanwhile. On SQLite a user's
-// transaction that holds the file does that to every job of every process, and a lease
-// shorter than the transaction would end under healthy handlers. The lease itself is no
-// longer: nothing is sent in the time that is given here.
-func (b *board) spare(a *attempt, until time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if a.phase != running || !until.After(a.heldLocked()) {
-		return
-	}
-	a.spared = until
-	a.lapse.Reset(time.Until(until))
 }
 
 // callRenew asks the storage to extend leases by a whole lease from now. until is
