@@ -84,18 +84,24 @@ func (s *settler) work(ctx context.Context) {
 	}
 }
 
-// covered lets go of settlements whose lease has ended: by then the job may be
-// recovered, and it must not seem held by a live worker.
+// keepTrying is for how many leases after its own a settlement is still tried. Nobody
+// renews it meanwhile, so it holds up no recovery, and the fence refuses it once the
+// job is claimed again; but where nobody could write, nobody could claim either, and
+// a job that is done need not run twice.
+const keepTrying = 2
+
+// covered lets go of settlements whose lease has ended long ago.
 func (s *settler) covered(batch []pending) []pending {
 	w := s.worker
 	return slices.DeleteFunc(batch, func(p pending) bool {
-		if _, ends := w.board.leaseEnd(p.attempt); time.Now().Before(ends) {
+		if _, ends := w.board.leaseEnd(p.attempt); time.Now().Before(ends.Add(keepTrying * w.options.Lease)) {
 			return false
 		}
 		w.stats.count(func(c *Counts) { c.LetGo++ })
-		p.attempt.run.Logger().Error("settlement let go: it could not be written before the lease ended",
+		p.attempt.run.Logger().Error("settlement let go: its lease ended long ago and it could not be written",
 			"ending", p.end.As.String(), "error", p.end.Error)
 		w.board.settled(p.attempt)
+		w.kick()
 		return true
 	})
 }
