@@ -106,7 +106,7 @@ func (w *Worker) Health() Health {
 		Slots: int(w.slots.Load()),
 	}
 	w.mu.Unlock()
-	h.Busy, h.Unsettled = w.board.busy(), w.board.unsettled()
+	h.Busy, h.Unsettled = w.board.running(), w.board.unsettled()
 	h.Stuck = w.board.stuck(w.options.Grace, false)
 	w.stats.mu.Lock()
 	defer w.stats.mu.Unlock()

@@ -85,23 +85,29 @@ func (s *settler) work(ctx context.Context) {
 	}
 }
 
-// covered lets go of settlements that could not be written before their lease ended: by
-// then the job may be recovered, and it must not seem held by a live worker. Each is
-// tried once whatever the time is: a transaction that completed a job may have taken
-// longer than its lease, and whether the job was claimed again is for the fence to say.
+// keepTrying is for how many leases after its own a settlement is still tried. Nobody
+// renews it meanwhile, so it holds up no recovery, and the fence refuses it once the
+// job is claimed again; but where nobody could write, nobody could claim either, and
+// a job that is done need not run twice.
+const keepTrying = 2
+
+// covered lets go of settlements whose lease has ended long ago. Each is tried once
+// whatever the time is, for a transaction that completed a job may have taken longer.
 func (s *settler) covered(batch []pending) []pending {
 	w := s.worker
 	kept := batch[:0]
 	for _, p := range batch {
-		if _, ends := w.board.leaseEnd(p.attempt); !p.tried || time.Now().Before(ends) {
+		_, ends := w.board.leaseEnd(p.attempt)
+		if !p.tried || time.Now().Before(ends.Add(keepTrying*w.options.Lease)) {
 			p.tried = true
 			kept = append(kept, p)
 			continue
 		}
 		w.stats.count(func(c *Counts) { c.LetGo++ })
-		p.attempt.run.Logger().Error("settlement let go: it could not be written before the lease ended",
+		p.attempt.run.Logger().Error("settlement let go: its lease ended long ago and it could not be written",
 			"ending", p.end.As.String(), "error", p.end.Error)
 		w.board.settled(p.attempt)
+		w.kick()
 	}
 	return kept
 }

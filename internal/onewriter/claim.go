@@ -181,7 +181,7 @@ func (u *Unit) withReceipts(ctx context.Context, claimed []nexjob.Claimed) error
 }
 
 // Renew extends leases by a length from now, as nexjob.Queue says. Nobody else
-// writes meanwhile, so no lease is busy.
+// writes meanwhile, so no lease is busy; see Patience.
 func (u *Unit) Renew(
 	ctx context.Context, length time.Duration, leases []nexjob.Lease,
 ) ([]nexjob.Renewal, error) {
