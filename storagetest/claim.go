@@ -14,13 +14,6 @@ func claimChecks() []check {
 		{"a claimed job tells all", claimTellsAll},
 		{"order: queue as asked, priority, due time, ID", claimOrder},
 		{"one at a time gives the same order", claimOrderSingly},
-		{"a kind that is named twice", func(b *bench) {
-			b.add(newJob(""))
-			request := claimAsk(2)
-			request.Kinds = append(request.Kinds, charge)
-			request.Queues = append(request.Queues, mainQueue)
-			b.equal("jobs claimed", 1, len(b.ask(request)))
-		}},
 		{"at most n", func(b *bench) {
 			for range 5 {
 				b.add(newJob(""))

@@ -77,6 +77,7 @@ func parts() []part {
 		{name: "joined", checks: joinedChecks(), inTx: true},
 		{name: "life", checks: lifeChecks()},
 		{name: "rules", checks: ruleChecks()},
+		{name: "hostile", checks: hostileChecks()},
 		{name: "rules in a caller's transaction", checks: ruleTxChecks(), inTx: true},
 		{name: "races", checks: raceChecks()},
 		{name: "races in a caller's transaction", checks: txRaceChecks(), inTx: true},

@@ -14,7 +14,7 @@ import (
 func (u *Unit) Amend(
 	ctx context.Context, q nexjob.Query, do nexjob.Action, limit int,
 ) (nexjob.Amended, error) {
-	if err := checkAction(q, &do, limit); err != nil {
+	if err := CheckAction(q, &do, limit); err != nil {
 		return nexjob.Amended{}, err
 	}
 	if q.Of == nexjob.Keys {
@@ -23,6 +23,11 @@ func (u *Unit) Amend(
 	found, err := u.rows.Select(ctx, u.now, q, limit+1)
 	if err != nil {
 		return nexjob.Amended{}, err
+	}
+	if do.FollowUp != nil && len(found) > 1 {
+		return nexjob.Amended{}, &nexjob.InvalidError{
+			Field: "query", Why: "it selects several jobs for one follow-up", Remedy: "resolve them one by one",
+		}
 	}
 	done := nexjob.Amended{More: len(found) > limit}
 	found = found[:min(len(found), limit)]
@@ -38,7 +43,8 @@ func (u *Unit) Amend(
 		done.Changes = append(done.Changes, change)
 	}
 	if do.Act == nexjob.ActPurge {
-		return done, u.sweep(ctx, limit)
+		err = u.sweep(ctx, limit, &done)
+		return done, err
 	}
 	return done, nil
 }
@@ -63,7 +69,9 @@ func (u *Unit) loadAround(ctx context.Context, jobs []nexjob.Job, act nexjob.Act
 	return u.loadReceipts(ctx, operations)
 }
 
-func checkAction(q nexjob.Query, do *nexjob.Action, limit int) error {
+// CheckAction refuses an action that makes no sense, whatever is stored. An engine
+// asks before it gathers calls, so that a bad one does not undo its neighbours.
+func CheckAction(q nexjob.Query, do *nexjob.Action, limit int) error {
 	refuse := func(field, why, remedy string) error {
 		return &nexjob.InvalidError{Field: field, Why: why, Remedy: remedy}
 	}
@@ -76,8 +84,10 @@ func checkAction(q nexjob.Query, do *nexjob.Action, limit int) error {
 		return refuse("query", do.Act.String()+" is for jobs", "leave Of out")
 	case q.Of == nexjob.Keys && q.Key == "":
 		return refuse("query", "no key is named", "set Key")
-	case do.Act == nexjob.ActReschedule && do.DueAt.IsZero():
-		return refuse("due at", "it is zero", "set DueAt")
+	case do.Act == nexjob.ActReschedule && (do.DueAt.IsZero() || !rules.Storable(do.DueAt)):
+		return refuse("due at", "it is zero or out of range", "a year from 1970 to 9999")
+	case do.Act == nexjob.ActResolve && do.Verdict > nexjob.Compensate:
+		return refuse("verdict", do.Verdict.String(), "use Applied, NotApplied or Compensate")
 	case do.Act == nexjob.ActPrioritise && (do.Priority == 0 || do.Priority > nexjob.Low):
 		return refuse("priority", do.Priority.String(), "use Critical, High, Normal or Low")
 	case do.Act == nexjob.ActResolve && do.Verdict == nexjob.Compensate && do.FollowUp == nil:
@@ -235,8 +245,10 @@ func (u *Unit) purge(j *nexjob.Job) {
 }
 
 // sweep removes what nothing holds any more: keys whose own life is over, with the
-// receipts that only they held, and expired entries.
-func (u *Unit) sweep(ctx context.Context, limit int) error {
+// receipts that only they held, and expired entries. At most limit of each go at
+// once; whether there are more is told, for else a storage whose keys outlive their
+// records would fill up while retention thinks that it is done.
+func (u *Unit) sweep(ctx context.Context, limit int, done *nexjob.Amended) error {
 	if err := u.Flush(ctx); err != nil {
 		return err
 	}
@@ -256,6 +268,8 @@ func (u *Unit) sweep(ctx context.Context, limit int) error {
 	}
 	dropped, err := u.rows.DropExpired(ctx, u.now, limit)
 	u.wrote = u.wrote || dropped > 0
+	done.Swept = len(keys) + dropped
+	done.More = done.More || len(keys) == limit || dropped == limit
 	return err
 }
 
@@ -324,6 +338,12 @@ func (u *Unit) putOne(ctx context.Context, p *nexjob.Put) (nexjob.PutAnswer, err
 	if len(p.Entry.Value) > nexjob.MaxEntryValue {
 		return nexjob.PutAnswer{Err: &nexjob.InvalidError{
 			Field: "entry " + p.Entry.Name, Why: "its value is too large", Remedy: "at most 65536 bytes",
+		}}, nil
+	}
+	if !rules.Storable(p.Entry.ExpiresAt) {
+		return nexjob.PutAnswer{Err: &nexjob.InvalidError{
+			Field: "entry " + p.Entry.Name, Why: "it expires at " + p.Entry.ExpiresAt.String(),
+			Remedy: "a year from 1970 to 9999, or zero for never",
 		}}, nil
 	}
 	stands, found, err := u.rows.Entry(ctx, p.Entry.Kind, p.Entry.Name)

@@ -73,15 +73,30 @@ func CheckClaim(ask *nexjob.ClaimRequest) error {
 	case ask.Recover < 0:
 		return refuse("recover", fmt.Sprint(ask.Recover), "0 for the default, or more")
 	}
-	// A kind that is named twice must not make an engine find its jobs twice.
-	ask.Kinds = slices.Compact(slices.Sorted(slices.Values(ask.Kinds)))
 	if ask.CrashLimit == 0 {
 		ask.CrashLimit = nexjob.DefaultCrashLimit
 	}
 	if ask.Recover == 0 {
 		ask.Recover = recoverDefault
 	}
+	ask.Kinds, ask.Queues = distinct(ask.Kinds), distinct(ask.Queues)
 	return nil
+}
+
+// distinct leaves out what a list names again, so that no engine finds a job twice.
+func distinct(names []string) []string {
+	for i := range names {
+		if slices.Contains(names[:i], names[i]) {
+			kept := slices.Clone(names[:i])
+			for _, name := range names[i+1:] {
+				if !slices.Contains(kept, name) {
+					kept = append(kept, name)
+				}
+			}
+			return kept
+		}
+	}
+	return names
 }
 
 // recover takes jobs away from workers whose leases ran out.
@@ -185,6 +200,7 @@ func (u *Unit) withReceipts(ctx context.Context, claimed []nexjob.Claimed) error
 func (u *Unit) Renew(
 	ctx context.Context, length time.Duration, leases []nexjob.Lease,
 ) ([]nexjob.Renewal, error) {
+	length = min(length, nexjob.MaxDuration)
 	ids := make([]nexjob.ID, len(leases))
 	for i := range leases {
 		ids[i] = leases[i].Job

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"time"
@@ -104,7 +105,7 @@ func Settle(j *nexjob.Job, s *nexjob.Settlement, open []nexjob.Receipt, now time
 	j.SettledFence, j.SettledAs = s.Lease.Fence, s.As
 	switch s.As {
 	case nexjob.EndSucceeded:
-		j.Result = s.Result
+		j.Result = bytes.Clone(s.Result)
 		succeed(j, len(s.Followers) > 0, open, now)
 		return
 	case nexjob.EndFailed, nexjob.EndRetry:
