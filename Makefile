@@ -49,9 +49,13 @@ help: ## List what make can do
 demo: ## See it work: orders charged once, though workers are killed (ORDERS=10 KILLS=1 ARGS=)
 	go run -C cmd/nexjob . demo --orders $(ORDERS) --kills $(KILLS) $(ARGS)
 
+# The race detector also checks every pointer conversion. In SQLite, which is C
+# translated to Go, that doubles the time of its tests and tells us nothing.
+TRUSTED := -gcflags='modernc.org/...=-d=checkptr=0'
+
 .PHONY: test
 test: gcc vet tidy-check lint ## Everything a change must pass: vet, lint, tidy, and the tests under the race detector
-	@$(call each,go test -race -shuffle=on ./...)
+	@$(call each,go test -race -shuffle=on $(TRUSTED) ./...)
 
 .PHONY: proof
 proof: ## The long proof: random histories, compared and checked for linearizability (HISTORIES=10000)

@@ -143,7 +143,8 @@ type Change struct {
 	State State // afterwards; zero: the record is gone
 	Done  bool
 	Err   error // why it was refused; nil with Done
-	// FollowUp answers the job that Compensate enqueued.
+	// FollowUp answers the job that Compensate enqueued. If it was refused, so is the
+	// verdict, and Err says why: nothing would make up for the effect.
 	FollowUp *Answer
 }
 

@@ -25,7 +25,17 @@ type till struct {
 	pay func(ctx context.Context, key string, cents int64) (Payment, error)
 }
 
+// paid looks for the order's invoice.
+func (t *till) paid(ctx context.Context, order int64) (bool, error) {
+	invoices := 0
+	err := t.db.QueryRowContext(ctx, `SELECT count(*) FROM invoices WHERE order_id = ?`, order).Scan(&invoices)
+	return invoices > 0, err
+}
+
 func (t *till) charge(ctx context.Context, run *worker.Run, c Charge) error {
+	if paid, err := t.paid(ctx, c.OrderID); err != nil || paid {
+		return err // a duplicate that comes after success is a new operation: look first
+	}
 	payment, err := worker.Effect[Payment]{
 		Name:          "charge",
 		RepeatableFor: 24 * time.Hour, // the provider knows a key for so long
@@ -74,16 +84,25 @@ func TestReadme(test *testing.T) {
 
 	ran := make(chan error)
 	go func() { ran <- w.Run(ctx) }()
-	job, err := client.Wait(ctx, answer.ID)
-	if err != nil || job.State != nexjob.Succeeded {
-		test.Errorf("the job is %s (%s), %v", job.State, job.Reason, err)
+	for range 2 { // the second job comes after the success of the first
+		job, err := client.Wait(ctx, answer.ID)
+		if err != nil || job.State != nexjob.Succeeded {
+			test.Errorf("the job is %s (%s), %v", job.State, job.Reason, err)
+		}
+		if answer, err = client.Enqueue(ctx, ChargeCard.New(Charge{OrderID: 42, Cents: 1999}, nexjob.Options{
+			IdempotencyKey: "payment-42",
+		})); err != nil || answer.Outcome != nexjob.Created {
+			test.Errorf("after a success the answer is %s, %v", answer.Outcome, err)
+		}
 	}
 	var payment string
-	if err := store.DB().QueryRowContext(ctx, `SELECT payment FROM invoices WHERE order_id = 42`).Scan(&payment); err != nil {
+	var invoices int
+	if err := store.DB().QueryRowContext(ctx,
+		`SELECT max(payment), count(*) FROM invoices WHERE order_id = 42`).Scan(&payment, &invoices); err != nil {
 		test.Error(err)
 	}
-	if want := "1999 cents under a key of 43 characters"; payment != want {
-		test.Errorf("the invoice is for %q, want %q", payment, want)
+	if want := "1999 cents under a key of 43 characters"; payment != want || invoices != 1 {
+		test.Errorf("%d invoices, the last for %q, want one for %q", invoices, payment, want)
 	}
 	stop()
 	if err := <-ran; err != nil {

@@ -2,6 +2,7 @@ package onewriter
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/nexjob/nexjob"
@@ -31,13 +32,7 @@ func (u *Unit) Amend(
 	done := nexjob.Amended{More: len(found) > limit}
 	found = found[:min(len(found), limit)]
 	u.adopt(found)
-	var keys []string
-	for i := range found {
-		if found[i].Key != "" {
-			keys = append(keys, found[i].Key)
-		}
-	}
-	if err := u.loadKeys(ctx, keys); err != nil {
+	if err := u.loadAround(ctx, found, do.Act); err != nil {
 		return nexjob.Amended{}, err
 	}
 	for i := range found {
@@ -52,6 +47,26 @@ func (u *Unit) Amend(
 		return done, err
 	}
 	return done, nil
+}
+
+// loadAround brings in what an action on jobs is about: their keys, and, where it
+// matters what the operation did, its receipts. The tallies on a former job do not
+// know what the jobs that continued it have recorded.
+func (u *Unit) loadAround(ctx context.Context, jobs []nexjob.Job, act nexjob.Act) error {
+	var keys []string
+	var operations []nexjob.ID
+	for i := range jobs {
+		if jobs[i].Key != "" {
+			keys = append(keys, jobs[i].Key)
+		}
+		if act == nexjob.ActDelete || act == nexjob.ActRequeue {
+			operations = append(operations, jobs[i].Operation)
+		}
+	}
+	if err := u.loadKeys(ctx, keys); err != nil {
+		return err
+	}
+	return u.loadReceipts(ctx, operations)
 }
 
 // CheckAction refuses an action that makes no sense, whatever is stored. An engine
@@ -145,15 +160,12 @@ func (u *Unit) requeue(ctx context.Context, j *nexjob.Job, do *nexjob.Action) (r
 	}
 	if old != j.Operation {
 		u.loose[old] = true
+	} else {
+		u.count(j)
 	}
 	if j.Key != "" {
 		u.putKey(rules.KeyFor(j))
 	}
-	// Jobs that continued the operation meanwhile may have left receipts.
-	if err := u.loadReceipts(ctx, []nexjob.ID{j.Operation}); err != nil {
-		return nil, err
-	}
-	u.count(j)
 	return nil, nil
 }
 
@@ -196,10 +208,6 @@ func (u *Unit) clearKey(ctx context.Context, key string) (nexjob.Amended, error)
 func (u *Unit) delete(
 	ctx context.Context, j *nexjob.Job, do *nexjob.Action, open []nexjob.Receipt, change *nexjob.Change,
 ) error {
-	// The job's own tally does not know what jobs that continued its operation did.
-	if err := u.loadReceipts(ctx, []nexjob.ID{j.Operation}); err != nil {
-		return err
-	}
 	confirmed := 0
 	for _, r := range u.receipts[j.Operation].receipts {
 		if r.Sort == nexjob.EffectReceipt && r.State == nexjob.Confirmed {
@@ -273,6 +281,7 @@ func (u *Unit) resolve(
 			return nil //nolint:nilerr // a refusal is the change's own error
 		}
 	}
+	before := *j
 	written, err := rules.Resolve(j, do, open, u.now)
 	if err != nil {
 		change.Err = err
@@ -281,18 +290,32 @@ func (u *Unit) resolve(
 	if err := u.loadReceipts(ctx, []nexjob.ID{j.Operation}); err != nil {
 		return err
 	}
+	receipts := slices.Clone(u.receipts[j.Operation].receipts)
 	u.putReceipt(j, written)
 	if do.FollowUp == nil {
 		return nil
 	}
-	// The job's own key is free for the follow-up: its end is decided above.
+	// The job's own key is free for the follow-up if its end is decided above.
 	answers, err := u.Enqueue(ctx, []nexjob.NewJob{*do.FollowUp})
 	if err != nil {
 		return err
 	}
 	change.FollowUp = &answers[0]
+	change.Err = answers[0].Err
+	if change.Err == nil && answers[0].ID == j.ID {
+		change.Err = errHoldsFollowUp
+	}
+	if change.Err != nil { // nothing would make up for the effect: no verdict then
+		*j = before
+		u.receipts[j.Operation].receipts = receipts
+	}
 	return nil
 }
+
+// errHoldsFollowUp refuses a follow-up under the key of a job that, with another effect
+// open, is still active.
+var errHoldsFollowUp = errors.New("nexjob: the follow-up's key is held by the job itself; " +
+	"resolve its other effects first, or give the follow-up another key")
 
 // Put compares and swaps entries, as nexjob.Registry says.
 func (u *Unit) Put(ctx context.Context, puts []nexjob.Put) ([]nexjob.PutAnswer, error) {

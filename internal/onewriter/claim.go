@@ -68,6 +68,10 @@ func CheckClaim(ask *nexjob.ClaimRequest) error {
 		return refuse("claim", fmt.Sprintf("%d jobs", ask.N), fmt.Sprintf("0 to %d", nexjob.MaxPage))
 	case ask.Lease < 10*time.Millisecond || ask.Lease > nexjob.MaxDuration:
 		return refuse("lease", ask.Lease.String(), "10 ms to ten years")
+	case ask.CrashLimit < 0:
+		return refuse("crash limit", fmt.Sprint(ask.CrashLimit), "0 for the default, or more")
+	case ask.Recover < 0:
+		return refuse("recover", fmt.Sprint(ask.Recover), "0 for the default, or more")
 	}
 	if ask.CrashLimit == 0 {
 		ask.CrashLimit = nexjob.DefaultCrashLimit
@@ -192,7 +196,7 @@ func (u *Unit) withReceipts(ctx context.Context, claimed []nexjob.Claimed) error
 }
 
 // Renew extends leases by a length from now, as nexjob.Queue says. Nobody else
-// writes meanwhile, so no lease is busy.
+// writes meanwhile, so no lease is busy; see Patience.
 func (u *Unit) Renew(
 	ctx context.Context, length time.Duration, leases []nexjob.Lease,
 ) ([]nexjob.Renewal, error) {

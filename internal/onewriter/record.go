@@ -59,6 +59,9 @@ func (u *Unit) recordOne(ctx context.Context, next *nexjob.Receipt) (nexjob.Reco
 		return nexjob.Recorded{Err: err}, nil
 	}
 	u.putReceipt(j, written)
+	if written.State == nexjob.Disproved {
+		rules.Disproved(j)
+	}
 	return answer, nil
 }
 
