@@ -145,7 +145,8 @@ func (r *Run) SetResult(value any) error {
 }
 
 // Go runs f in a goroutine that belongs to the attempt: the attempt ends only when
-// f has returned, and an error or a panic of f is one of the handler.
+// f has returned, and an error or a panic of f is one of the handler. The context does
+// not end when the handler returns, so f must not wait for what only the handler does.
 func (r *Run) Go(f func() error) { r.group.start(r.worker, f) }
 
 // open answers an error when nothing may be added to the attempt any more.
