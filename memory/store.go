@@ -154,7 +154,7 @@ func (s *Store) Renew(
 	ctx context.Context, now, until time.Time, leases []nexjob.Lease,
 ) ([]nexjob.Renewal, error) {
 	length := until.Sub(now)
-	patient, cancel := onewriter.Patience(ctx)
+	patient, cancel := onewriter.Patience(ctx, length)
 	defer cancel()
 	answers, err := step(patient, s, "renew", now, func(u *onewriter.Unit) ([]nexjob.Renewal, error) {
 		return u.Renew(ctx, length, leases)

@@ -91,7 +91,7 @@ func (s *Store) Renew(
 		return u.Renew(ctx, length, all)
 	}
 	wait := onewriter.StartWait(s.clock)
-	patient, cancel := onewriter.Patience(ctx)
+	patient, cancel := onewriter.Patience(ctx, length)
 	defer cancel()
 	err := s.write(patient, "renew", now, &call{sort: renewing, size: len(leases), length: length, work: w})
 	switch {
