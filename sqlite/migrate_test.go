@@ -200,11 +200,15 @@ func TestFencesGrow(t *testing.T) {
 	}
 }
 
-// TestSettings: the user's connections and the lane's commit as Options say.
+// TestSettings: the user's connections commit as Options say.
 func TestSettings(t *testing.T) {
 	for mode, want := range map[Synchronous]int64{Full: 2, Normal: 1} {
 		s := testStore(t, Options{Synchronous: mode, BusyTimeout: 1234 * time.Millisecond})
-		for name, on := range map[string]runner{"DB": s.db, "the lane": s.lane.conn, "readers": s.readers} {
+		var lane int64
+		if err := s.lane.conn.QueryRowContext(t.Context(), "PRAGMA synchronous").Scan(&lane); err != nil || lane != want {
+			t.Errorf("synchronous of the lane is %d, want %d: %v", lane, want, err)
+		}
+		for name, on := range map[string]runner{"DB": s.db, "readers": s.readers} {
 			for pragma, want := range map[string]int64{"synchronous": want, "busy_timeout": 1234, "foreign_keys": 0} {
 				rows, err := on.QueryContext(t.Context(), "PRAGMA "+pragma)
 				if err != nil {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nexjob/nexjob"
@@ -10,7 +11,8 @@ import (
 	"github.com/nexjob/nexjob/internal/rules"
 )
 
-// write hands a call to the lane and waits for it. Inside a transaction that the
+// write hands a call to the lane and waits for it. A caller that leaves may use its
+// list again, so a call has a copy; what the items point to must stay. Inside a transaction that the
 // caller holds open it would wait for itself, so it is refused at once.
 func (s *Store) write(ctx context.Context, verb string, now time.Time, c *call) error {
 	err := s.check(ctx, now)
@@ -27,7 +29,7 @@ func (s *Store) write(ctx context.Context, verb string, now time.Time, c *call) 
 
 // Enqueue adds jobs; see nexjob.Queue.
 func (s *Store) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error) {
-	w := &items[nexjob.NewJob, nexjob.Answer]{step: (*onewriter.Unit).Enqueue, list: jobs}
+	w := &items[nexjob.NewJob, nexjob.Answer]{step: (*onewriter.Unit).Enqueue, list: slices.Clone(jobs)}
 	err := s.write(ctx, "enqueue", now, &call{sort: enqueueing, size: len(jobs), work: w})
 	if err != nil {
 		return nil, err
@@ -41,7 +43,7 @@ func (s *Store) Settle(ctx context.Context, now time.Time, ends []nexjob.Settlem
 	for i := range ends {
 		size += len(ends[i].Followers)
 	}
-	w := &items[nexjob.Settlement, nexjob.Settled]{step: (*onewriter.Unit).Settle, list: ends}
+	w := &items[nexjob.Settlement, nexjob.Settled]{step: (*onewriter.Unit).Settle, list: slices.Clone(ends)}
 	err := s.write(ctx, "settle", now, &call{sort: settling, size: size, work: w})
 	if err != nil {
 		return nil, err
@@ -55,7 +57,7 @@ func (s *Store) Renew(
 	ctx context.Context, now, until time.Time, leases []nexjob.Lease,
 ) ([]nexjob.Renewal, error) {
 	length := until.Sub(now)
-	w := &items[nexjob.Lease, nexjob.Renewal]{list: leases}
+	w := &items[nexjob.Lease, nexjob.Renewal]{list: slices.Clone(leases)}
 	w.step = func(u *onewriter.Unit, ctx context.Context, all []nexjob.Lease) ([]nexjob.Renewal, error) {
 		return u.Renew(ctx, length, all)
 	}
@@ -70,7 +72,7 @@ func (s *Store) Renew(
 func (s *Store) Record(
 	ctx context.Context, now time.Time, receipts []nexjob.Receipt,
 ) ([]nexjob.Recorded, error) {
-	w := &items[nexjob.Receipt, nexjob.Recorded]{step: (*onewriter.Unit).Record, list: receipts}
+	w := &items[nexjob.Receipt, nexjob.Recorded]{step: (*onewriter.Unit).Record, list: slices.Clone(receipts)}
 	err := s.write(ctx, "record", now, &call{sort: recording, size: len(receipts), work: w})
 	if err != nil {
 		return nil, err
@@ -80,7 +82,7 @@ func (s *Store) Record(
 
 // Put compares and swaps entries; see nexjob.Registry.
 func (s *Store) Put(ctx context.Context, now time.Time, puts []nexjob.Put) ([]nexjob.PutAnswer, error) {
-	w := &items[nexjob.Put, nexjob.PutAnswer]{step: (*onewriter.Unit).Put, list: puts}
+	w := &items[nexjob.Put, nexjob.PutAnswer]{step: (*onewriter.Unit).Put, list: slices.Clone(puts)}
 	err := s.write(ctx, "put", now, &call{sort: putting, size: len(puts), work: w})
 	if err != nil {
 		return nil, err

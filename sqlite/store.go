@@ -151,8 +151,8 @@ func (s *Store) raiseFences(ctx context.Context, mode Synchronous) error {
 func (s *Store) DB() *sql.DB { return s.db }
 
 // Bell rings after each step of this process that made a job claimable or ended
-// one. A step inside a transaction that InTx, the function, or the caller commits
-// does not ring.
+// one, and after InTx on DB. A step inside a transaction that the caller commits does not
+// ring.
 func (s *Store) Bell() *nexjob.Bell { return s.bell }
 
 // Clock returns the store's time.
