@@ -90,8 +90,10 @@ func inTx(
 	}
 	leaveCaller()
 	timer.Stop()
-	if open.Err() != nil {
-		return wrap("in tx", context.Cause(open))
+	for _, over := range []context.Context{open, ctx} {
+		if over.Err() != nil {
+			return wrap("in tx", context.Cause(over))
+		}
 	}
 	if err := tx.Commit(); err != nil {
 		if !isBusy(err) && !errors.Is(err, sql.ErrTxDone) {

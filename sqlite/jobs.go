@@ -15,6 +15,7 @@ var _ onewriter.Rows = (*rows)(nil)
 type rows struct {
 	*session
 	pulses *pulseText
+	floor  int64 // of fences
 	keys   keyNotes
 }
 

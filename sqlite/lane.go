@@ -82,6 +82,7 @@ func (l *lane) connect(ctx context.Context) error {
 	l.rows = &rows{
 		session: &session{sheet: l.store.sheet, on: conn, prepare: conn.PrepareContext},
 		pulses:  new(pulseText),
+		floor:   l.store.floor,
 	}
 	return nil
 }
