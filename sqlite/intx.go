@@ -90,10 +90,11 @@ func inTx(
 	}
 	leaveCaller()
 	timer.Stop()
-	for _, over := range []context.Context{open, ctx} {
-		if over.Err() != nil {
-			return wrap("in tx", context.Cause(over))
-		}
+	if open.Err() != nil {
+		return wrap("in tx", context.Cause(open))
+	}
+	if ctx.Err() != nil {
+		return wrap("in tx", context.Cause(ctx))
 	}
 	if err := tx.Commit(); err != nil {
 		if !isBusy(err) && !errors.Is(err, sql.ErrTxDone) {
