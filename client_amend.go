@@ -119,8 +119,8 @@ func (a *Action) Validate() error {
 func (a *Action) validateAct() error {
 	switch a.Act {
 	case ActReschedule:
-		if a.DueAt.Year() < 1970 || a.DueAt.Year() > 9999 {
-			return invalid("due at", a.DueAt.String(), "a year from 1970 to 9999")
+		if year := a.DueAt.UTC().Year(); year < 1970 || year > 9999 {
+			return invalid("due at", a.DueAt.String(), "a year from 1970 to 9999 in UTC")
 		}
 	case ActPrioritise:
 		if a.Priority < Critical || a.Priority > Low {

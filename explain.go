@@ -80,7 +80,7 @@ type KeyEffect struct {
 	Name       string      `json:"name"`
 	Item       string      `json:"item,omitempty"`
 	State      EffectState `json:"state"`
-	Certainty  string      `json:"certainty"` // "happened", "did not happen", "not known"
+	Certainty  string      `json:"certainty"` // what is known of it, in plain words
 	OutsideKey string      `json:"outside_key"`
 	FirstSent  time.Time   `json:"first_sent,omitzero"`
 	SendBefore time.Time   `json:"send_before,omitzero"`

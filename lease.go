@@ -47,7 +47,7 @@ type RenewStatus uint8
 const (
 	Renewed RenewStatus = iota + 1
 	Lost                // the job was claimed again, has ended, or is gone
-	Busy                // its row is locked: neither renewed nor lost; ask again
+	Busy                // its row is locked, so nobody could take it: not renewed, not lost; ask again
 )
 
 // Renewal answers one lease.

@@ -105,8 +105,8 @@ func (n *NewJob) validateTimes() error {
 		name  string
 		value time.Time
 	}{{"due at", n.DueAt}, {"deadline", n.Deadline}} {
-		if !t.value.IsZero() && (t.value.Year() < 1970 || t.value.Year() > 9999) {
-			return invalid(t.name, t.value.String(), "a year from 1970 to 9999")
+		if year := t.value.UTC().Year(); !t.value.IsZero() && (year < 1970 || year > 9999) {
+			return invalid(t.name, t.value.String(), "a year from 1970 to 9999 in UTC")
 		}
 	}
 	if n.KeepKeyFor > 0 && n.IdempotencyKey == "" {

@@ -22,17 +22,17 @@ type NewJob struct {
 
 // Options are the choices of one enqueue; the zero value is safe.
 type Options struct {
-	Queue         string        // default "default"
-	Priority      Priority      // default Normal
-	Delay         time.Duration // due this long after now, or after the parents' release
-	DueAt         time.Time     // due at this time; one in the past is due now
-	Deadline      time.Time     // not started after this time: Expired
-	DeadlineAfter time.Duration // the same, counted from the enqueue
-	MaxAttempts   int           // tries in all; default the kind's, else 10
-	Timeout       time.Duration // of one attempt; default the kind's, else the worker's
-	Tags          []string      // at most MaxTags, exact match
-	Meta          map[string]string
-	Parents       []Parent // jobs that must end first
+	Queue         string            // default "default"
+	Priority      Priority          // default Normal
+	Delay         time.Duration     // due this long after now, or after the parents' release
+	DueAt         time.Time         // due at this time; one in the past is due now
+	Deadline      time.Time         // not started after this time: Expired
+	DeadlineAfter time.Duration     // the same, counted from the enqueue; it wins over Deadline
+	MaxAttempts   int               // tries in all; default the kind's, else 10
+	Timeout       time.Duration     // of one attempt; default the kind's, else the worker's
+	Tags          []string          // at most MaxTags, exact match
+	Meta          map[string]string // at most MaxMeta bytes; UTF-8 without NUL
+	Parents       []Parent          // jobs that must end first
 
 	// IdempotencyKey is the caller's name for one logical operation: 1 to 512
 	// bytes of UTF-8 without NUL, compared bytewise, global in a storage.

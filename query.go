@@ -128,7 +128,8 @@ type Action struct {
 	Queue        string    // ActMove
 
 	// ActResolve: which effect ("" with exactly one open), the verdict, the value
-	// of one that was applied, and the follow-up of Compensate.
+	// of one that was applied, and the follow-up of Compensate, which is for one job:
+	// a query that selects several is refused.
 	Effect, Item string
 	Verdict      Verdict
 	Value        []byte
@@ -142,14 +143,19 @@ type Change struct {
 	State State // afterwards; zero: the record is gone
 	Done  bool
 	Err   error // why it was refused; nil with Done
-	// FollowUp answers the job that Compensate enqueued.
+	// FollowUp answers the job that Compensate enqueued. If it was refused, so is the
+	// verdict, and Err says why: nothing would make up for the effect.
 	FollowUp *Answer
 }
 
-// Amended answers an Amend. More says that the query selects further jobs.
+// Amended answers an Amend. More says that the query selects further jobs, or, with
+// ActPurge, that further leftovers are there: the same call goes on with them.
 type Amended struct {
 	Changes []Change
 	More    bool
+	// Swept counts the keys and entries that ActPurge removed because their own life
+	// was over, beside the jobs that were selected.
+	Swept int
 }
 
 // Done counts the changes that were made.

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -132,7 +133,9 @@ func (t *tables) KeysOver(_ context.Context, now time.Time, n int) ([]nexjob.Key
 			found = append(found, row)
 		}
 	}
-	slices.SortFunc(found, func(a, b nexjob.KeyRow) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortFunc(found, func(a, b nexjob.KeyRow) int {
+		return cmp.Or(a.Until.Compare(b.Until), strings.Compare(a.Key, b.Key))
+	})
 	return found[:min(len(found), n)], nil
 }
 

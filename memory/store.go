@@ -143,14 +143,25 @@ func (s *Store) Claim(ctx context.Context, now time.Time, ask nexjob.ClaimReques
 	})
 }
 
-// Renew extends leases; see nexjob.Queue.
+// Renew extends leases; see nexjob.Queue. While a transaction is open for longer than
+// the caller can wait, all are busy.
 func (s *Store) Renew(
 	ctx context.Context, now, until time.Time, leases []nexjob.Lease,
 ) ([]nexjob.Renewal, error) {
 	length := until.Sub(now)
-	return step(ctx, s, "renew", now, func(u *onewriter.Unit) ([]nexjob.Renewal, error) {
+	patient, cancel := onewriter.Patience(ctx)
+	defer cancel()
+	answers, err := step(patient, s, "renew", now, func(u *onewriter.Unit) ([]nexjob.Renewal, error) {
 		return u.Renew(ctx, length, leases)
 	})
+	if onewriter.Impatient(ctx, patient, err) {
+		answers = make([]nexjob.Renewal, len(leases))
+		for i := range answers { // the tables are not to be read: a transaction is open on them
+			answers[i].Status = nexjob.Busy
+		}
+		return answers, nil
+	}
+	return answers, err
 }
 
 // Settle ends attempts; see nexjob.Queue.

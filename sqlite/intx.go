@@ -5,7 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
+
+	driver "modernc.org/sqlite"
 
 	"github.com/nexjob/nexjob"
 )
@@ -20,6 +23,12 @@ import (
 // after DefaultTxLimit: f's next statement then fails, nothing of it happens, and
 // the answer says so. If the commit's outcome is not known, the answer is
 // nexjob.ErrOutcomeUnknown.
+//
+// SQLite may roll the transaction back at a statement that fails: ON CONFLICT ROLLBACK,
+// a full disk, a write that is interrupted. What f writes afterwards is refused too, where
+// db's driver is modernc.org/sqlite, whose commit and rollback hooks are used for as
+// long; with another driver f must return the statement's error. Either way no step of
+// the store in it is done and InTx answers an error.
 //
 // Calls that need a transaction of their own answer nexjob.ErrInTransaction while
 // f runs, where ctx is a run's. With a Store's DB it is Store.InTx. With a *sql.DB
@@ -75,11 +84,17 @@ func inTx(
 		// At the limit the file is free again, also while f has not noticed.
 		defer context.AfterFunc(open, leaveTurn)()
 	}
-	tx, err := beginWriting(open, db, statements["take the write lock"])
+	conn, err := db.Conn(open)
+	if err != nil {
+		return wrap("in tx", ended(open, err))
+	}
+	defer conn.Close()
+	tx, err := beginWriting(open, conn, statements["take the write lock"])
 	if err != nil {
 		return wrap("in tx", ended(open, err))
 	}
 	defer tx.Rollback()
+	defer guard(conn, func() { end(errBroken) })()
 	timer := time.AfterFunc(limit, func() { end(tooLong) })
 	defer timer.Stop()
 	if err := f(tx); err != nil {
@@ -88,13 +103,15 @@ func inTx(
 		}
 		return err
 	}
-	leaveCaller()
-	timer.Stop()
+	// What has begun to end the transaction may not be there yet.
+	if !leaveCaller() {
+		end(context.Cause(ctx))
+	}
+	if !timer.Stop() {
+		end(tooLong)
+	}
 	if open.Err() != nil {
 		return wrap("in tx", context.Cause(open))
-	}
-	if ctx.Err() != nil {
-		return wrap("in tx", context.Cause(ctx))
 	}
 	if err := tx.Commit(); err != nil {
 		if !isBusy(err) && !errors.Is(err, sql.ErrTxDone) {
@@ -114,12 +131,39 @@ func ended(open context.Context, err error) error {
 	return fmt.Errorf("%w (%w)", cause, err)
 }
 
+// guard calls broken when the connection's transaction is rolled back under us, and
+// keeps later statements, which would then commit one by one, from it, until the
+// returned function is called. Ending the context alone would not do: database/sql
+// heeds it a moment later.
+func guard(conn *sql.Conn, broken func()) (leave func()) {
+	var over atomic.Bool
+	hook := func(rollback driver.RollbackHookFn, commit driver.CommitHookFn) {
+		_ = conn.Raw(func(c any) error {
+			if hooks, ok := c.(driver.HookRegisterer); ok {
+				hooks.RegisterRollbackHook(rollback)
+				hooks.RegisterCommitHook(commit)
+			}
+			return nil
+		})
+	}
+	hook(func() {
+		over.Store(true)
+		broken()
+	}, func() int32 {
+		if over.Load() {
+			return 1
+		}
+		return 0
+	})
+	return func() { hook(nil, nil) }
+}
+
 // beginWriting begins a transaction and takes the write lock by a write that changes
-// nothing, for db may begin its transactions DEFERRED. While others hold the lock it
+// nothing, for it may begin its transactions DEFERRED. While others hold the lock it
 // tries again: nothing has been read yet.
-func beginWriting(ctx context.Context, db *sql.DB, lock string) (*sql.Tx, error) {
+func beginWriting(ctx context.Context, conn *sql.Conn, lock string) (*sql.Tx, error) {
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		tx, err := db.BeginTx(ctx, nil)
+		tx, err := conn.BeginTx(ctx, nil)
 		if err == nil {
 			if _, err = tx.ExecContext(ctx, lock); err == nil {
 				return tx, nil

@@ -190,7 +190,8 @@ k.key, k.job, k.kind, k.fingerprint, k.operation, k.ended, k.until, k.cleared
 SELECT {key} FROM json_each(?) e CROSS JOIN nexjob_keys k ON k.key = unhex(e.value)
 
 -- name: keys over
-SELECT {key} FROM nexjob_keys k INDEXED BY nexjob_keys_until WHERE k.until <= ? ORDER BY k.key LIMIT ?
+SELECT {key} FROM nexjob_keys k INDEXED BY nexjob_keys_until WHERE k.until <= ?
+ORDER BY k.until, k.key LIMIT ?
 
 -- name: put key
 INSERT INTO nexjob_keys (key, job, kind, fingerprint, operation, ended, until, cleared)

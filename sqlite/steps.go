@@ -52,7 +52,8 @@ func (s *Store) Settle(ctx context.Context, now time.Time, ends []nexjob.Settlem
 }
 
 // Renew extends leases; see nexjob.Queue. The wait for the writer is added to until,
-// as it is to now.
+// as it is to now. While somebody holds the file for longer than the caller can wait,
+// current leases are busy.
 func (s *Store) Renew(
 	ctx context.Context, now, until time.Time, leases []nexjob.Lease,
 ) ([]nexjob.Renewal, error) {
@@ -61,11 +62,33 @@ func (s *Store) Renew(
 	w.step = func(u *onewriter.Unit, ctx context.Context, all []nexjob.Lease) ([]nexjob.Renewal, error) {
 		return u.Renew(ctx, length, all)
 	}
-	err := s.write(ctx, "renew", now, &call{sort: renewing, size: len(leases), length: length, work: w})
-	if err != nil {
-		return nil, err
+	wait := onewriter.StartWait(s.clock)
+	patient, cancel := onewriter.Patience(ctx)
+	defer cancel()
+	err := s.write(patient, "renew", now, &call{sort: renewing, size: len(leases), length: length, work: w})
+	switch {
+	case err == nil:
+		return w.answers, nil
+	case onewriter.Impatient(ctx, patient, err):
+		return s.unrenewed(ctx, wait.Add(now), leases)
 	}
-	return w.answers, nil
+	return nil, err
+}
+
+// unrenewed answers a renewal while somebody holds the file: what is committed tells
+// which leases are current. Nobody can take one away before the file is free.
+func (s *Store) unrenewed(ctx context.Context, now time.Time, leases []nexjob.Lease) ([]nexjob.Renewal, error) {
+	return read(ctx, s, "renew", now, func(in *session) ([]nexjob.Renewal, error) {
+		ids := make([]nexjob.ID, len(leases))
+		for i := range leases {
+			ids[i] = leases[i].Job
+		}
+		jobs, err := (&rows{session: in}).Jobs(ctx, ids)
+		if err != nil {
+			return nil, err
+		}
+		return onewriter.Unrenewed(jobs, leases), nil
+	})
 }
 
 // Record writes receipts; see nexjob.Ledger.

@@ -183,6 +183,8 @@ func (x inMemoryTx) Rollback() error { return x.tx.Rollback() }
 
 func TestCompare(t *testing.T) { storagetest.Compare(t, inMemory(), onFile(nil), 0) }
 
+func TestRacesInTwoProcesses(t *testing.T) { storagetest.Races(t, onFile(inAnotherProcess)) }
+
 func TestLinearizable(t *testing.T) { storagetest.Linearizable(t, onFile(inThisProcess), 0) }
 
 func TestLinearizableInTwoProcesses(t *testing.T) {

@@ -42,6 +42,8 @@ var (
 		"SQLite will never let it write; use sqlite.InTx, or begin it IMMEDIATE (_txlock=immediate)")
 	errForeign = errors.New("the transaction is not one of this store's file")
 	errEnded   = fmt.Errorf("the transaction has ended: %w", nexjob.ErrClosed)
+	errBroken  = fmt.Errorf("a statement that failed has rolled the whole transaction back, and what came after "+
+		"it stands alone: return that statement's error: %w", nexjob.ErrClosed)
 )
 
 // Join returns the store's steps inside a transaction of Tx. What is wrong with the
@@ -99,11 +101,27 @@ func within[T any](
 	return answer, nil
 }
 
+// alive sees that the transaction is still open. SQLite ends one by itself at a full
+// disk, at an interrupted write and where ON CONFLICT ROLLBACK asks for it; what
+// database/sql then sends runs without one, and a settlement would commit although
+// the rows before it are gone. SQLite tells by refusing to begin within a transaction.
+func (j *joined) alive(ctx context.Context) error {
+	_, err := j.on.on.ExecContext(ctx, "BEGIN")
+	if codeOf(err) == code.SQLITE_ERROR {
+		return nil
+	}
+	if err == nil {
+		_, err = j.on.on.ExecContext(ctx, "ROLLBACK")
+		err = errors.Join(errBroken, err)
+	}
+	return err
+}
+
 // lock takes the file's write lock before anything is read, and sees that the file
 // is the store's.
 func (j *joined) lock(ctx context.Context) error {
-	if j.writes {
-		return nil
+	if err := j.alive(ctx); err != nil || j.writes {
+		return err
 	}
 	if _, err := j.on.exec(ctx, "take the write lock"); err != nil {
 		return err
@@ -164,6 +182,9 @@ func (j *joined) Record(
 // Find returns one page as the transaction sees it.
 func (j *joined) Find(ctx context.Context, now time.Time, q nexjob.Query) (nexjob.Page, error) {
 	err := j.store.check(ctx, now)
+	if err == nil {
+		err = j.alive(context.WithoutCancel(ctx))
+	}
 	if err == nil {
 		err = j.own(ctx)
 	}

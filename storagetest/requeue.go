@@ -30,6 +30,7 @@ func requeueChecks() []check {
 			b.must(third.Err, "Enqueue after the requeue")
 			b.oneActivePerKey()
 		}},
+		{"what later jobs of the operation recorded", requeueAfterLater},
 		{"a cleared key", func(b *bench) {
 			n := newJob("k")
 			b.finish(b.run(n), nexjob.EndFailed)
@@ -64,6 +65,26 @@ func requeueChecks() []check {
 		}
 	}
 	return checks
+}
+
+// requeueAfterLater: the receipts are the operation's, so a former job that is put
+// back sees what the job that continued it has done, and guards it.
+func requeueAfterLater(b *bench) {
+	first, second := newJob("k"), newJob("k")
+	b.finish(b.run(first), nexjob.EndFailed)
+	c := b.run(second)
+	b.write(b.intent(c, "card"))
+	b.write(outcome(b.intent(c, "card"), nexjob.Confirmed, "paid"))
+	b.write(step(c, "render", "page"))
+	b.finish(c, nexjob.EndSucceeded)
+	b.act(second.ID, nexjob.ActPurge)
+	b.refused(first.ID, nexjob.Action{Act: nexjob.ActDelete})
+	b.act(first.ID, nexjob.ActRequeue)
+	again := b.claimOnly(first.ID)
+	b.equal("receipts claimed", b.receipts(first.ID), again.Receipts)
+	b.equal("receipts claimed", 2, len(again.Receipts))
+	b.equal("receipts and bytes counted", []int{2, len("paid") + len("page")},
+		[]int{again.Job.ReceiptCount, again.Job.ReceiptBytes})
 }
 
 func requeued(b *bench, e end, fresh bool) {

@@ -59,6 +59,7 @@ func besideOpen(b *bench, commit bool) {
 
 func manyBesideOpen(b *bench) {
 	const n = 12
+	b.handles() // before the transaction: to open a storage may take a write
 	tx := b.begin()
 	b.must(tx.enqueue(newJob("k"))[0].Err, "Enqueue in the transaction")
 	answers := make([]nexjob.Answer, n)

@@ -34,6 +34,7 @@ func verdictChecks() []check {
 		}},
 		{"not applied comes too early", notAppliedTooEarly},
 		{"compensate", compensated},
+		{"compensate with a follow-up that is refused", compensateRefused},
 		{"compensate without a follow-up", func(b *bench) {
 			j := b.uncertain("k", nexjob.EndFailed)
 			b.unchanged("giving up without a follow-up", func() {
@@ -50,6 +51,7 @@ func verdictChecks() []check {
 			b.equal("state of the effect", nexjob.Intended, b.card(j.Operation).State)
 		}},
 		{"several open effects", severalOpen},
+		{"several open effects, one not applied", severalOneNotApplied},
 		{"a verdict on an effect that is not open", func(b *bench) {
 			j := b.uncertain("k", nexjob.EndUncertain)
 			b.refused(j.ID, nexjob.Action{Act: nexjob.ActResolve, Effect: "other", Verdict: nexjob.Applied})
@@ -66,6 +68,8 @@ func verdictChecks() []check {
 		{"look-up: not applied too early", lookupTooEarly},
 		{"look-up: not applied in time", lookupNotApplied},
 		{"look-up: a held-up end has a next look-up", lookupAfterEnd},
+		{"look-up: a crash after the outcome takes the noted end", lookupCrashTakesEnd},
+		{"look-up: still unknown keeps the noted end and its own pace", lookupKeepsEnd},
 		{"look-up: a crash at the limit leaves it uncertain", func(b *bench) {
 			j := b.askable(nexjob.EndUncertain, time.Minute)
 			b.pass(time.Minute)
@@ -186,6 +190,75 @@ func severalOpen(b *bench) {
 	b.check(j.OpenEffects == 1 && j.Wished == nexjob.Succeeded, "open effects %d, wished %s", j.OpenEffects, j.Wished)
 	b.resolve(c.Job.ID, nexjob.Action{Verdict: nexjob.Applied, Value: []byte("paid")})
 	b.state(c.Job.ID, nexjob.Succeeded, "all outcomes are known")
+}
+
+// severalOneNotApplied: the end of a handler that had done its work is not true any
+// more once one of its effects did not happen, whatever the other verdicts are.
+func severalOneNotApplied(b *bench) {
+	for _, how := range []nexjob.Ending{nexjob.EndSucceeded, nexjob.EndFailed} {
+		c := b.run(newJob("k " + how.String()))
+		b.write(b.intent(c, "card"))
+		b.write(b.intent(c, "mail"))
+		b.finish(c, how)
+		b.pass(2 * time.Minute)
+		b.resolve(c.Job.ID, nexjob.Action{Effect: "mail", Verdict: nexjob.NotApplied})
+		b.state(c.Job.ID, nexjob.Uncertain, "one effect has no outcome")
+		b.resolve(c.Job.ID, nexjob.Action{Effect: "card", Verdict: nexjob.Applied, Value: []byte("paid")})
+		j := b.state(c.Job.ID, nexjob.Enqueued, "the effect that did not happen is sent again")
+		b.check(j.Wished == 0, "the end %s is still noted", j.Wished)
+		b.finish(b.claimOnly(j.ID), nexjob.EndSucceeded)
+	}
+}
+
+// compensateRefused: a person who gives up must not be told "done" while nothing
+// makes up for the effect.
+func compensateRefused(b *bench) {
+	b.finish(b.run(newJob("refund-42")), nexjob.EndFailed)
+	j := b.uncertain("k", nexjob.EndUncertain)
+	rejected := under(nexjob.RejectIfFailed, newJob("refund-42"))
+	other := newJob("k")
+	other.Kind = ship // another kind under the job's own key
+	orphan := newJob("")
+	orphan.Parents = []nexjob.Parent{on(nexjob.OnAnyEnd, nexjob.NewID())}
+	for what, followUp := range map[string]nexjob.NewJob{
+		"that is rejected": rejected, "that mismatches": other, "without its parent": orphan,
+	} {
+		b.unchanged("a follow-up "+what, func() {
+			change := b.refused(j.ID, nexjob.Action{Act: nexjob.ActResolve, Verdict: nexjob.Compensate, FollowUp: &followUp})
+			b.equal("state answered to a follow-up "+what, nexjob.Uncertain, change.State)
+		})
+	}
+	own := newJob("k")
+	b.resolve(j.ID, nexjob.Action{Verdict: nexjob.Compensate, FollowUp: &own})
+	b.claimOnly(own.ID)
+}
+
+// lookupCrashTakesEnd: once a look-up has told, nothing holds up the end that was
+// wished: what was cancelled is not run again because a worker died.
+func lookupCrashTakesEnd(b *bench) {
+	j := b.askable(nexjob.EndCancelled, 0)
+	b.pass(j.DueAt.Sub(b.now()))
+	c := b.claimOnly(j.ID)
+	b.write(outcome(b.lookupIntent(c), nexjob.Confirmed, "paid"))
+	b.pass(over)
+	b.upkeep(0)
+	got := b.state(j.ID, nexjob.Cancelled, "the outcome is known, and the end was noted")
+	b.check(got.Wished == 0, "the end %s is still noted", got.Wished)
+}
+
+// lookupKeepsEnd: a look-up that could not tell comes again after the delay that the
+// worker asked for, and is counted once.
+func lookupKeepsEnd(b *bench) {
+	j := b.askable(nexjob.EndCancelled, 0)
+	b.pass(j.DueAt.Sub(b.now()))
+	c := b.claimOnly(j.ID)
+	b.finishWith(nexjob.Settlement{Lease: c.Job.Lease(), As: nexjob.EndUncertain, Delay: time.Hour, Error: "no answer"})
+	got := b.state(j.ID, nexjob.Uncertain, "the look-up did not tell")
+	b.equal("the end that was wished", nexjob.Cancelled, got.Wished)
+	b.equal("due time of the next look-up", b.now().Add(time.Hour), got.DueAt)
+	b.equal("look-ups", j.Lookups+1, got.Lookups)
+	b.resolve(j.ID, nexjob.Action{Verdict: nexjob.Applied, Value: []byte("paid")})
+	b.state(j.ID, nexjob.Cancelled, "the verdict lets the noted end come true")
 }
 
 // askable makes a job whose effect can be looked up and whose outcome is unknown.

@@ -32,6 +32,7 @@ type attempt struct {
 	live    bool          // the handler's goroutine has not ended
 	until   time.Time     // the lease's end in the storage's time
 	ends    time.Time     // the same moment on our own monotonic clock
+	held    time.Time     // until then nobody can have taken the lease: ends, or later while its row is locked
 	told    time.Time     // when the handler's context was ended; zero: it was not
 	why     string        // and why
 	shown   bool          // its being stuck has been logged
@@ -67,15 +68,15 @@ func (b *board) add(a *attempt, timeout, grace time.Duration, lapsed, late func(
 	if a.phase != running {
 		return
 	}
-	a.grace = max(grace, time.Millisecond)
-	a.lapse = time.AfterFunc(time.Until(a.ends), lapsed)
+	a.grace, a.held = max(grace, time.Millisecond), a.ends
+	a.lapse = time.AfterFunc(time.Until(a.held), lapsed)
 	if timeout > 0 {
 		a.overdue = time.AfterFunc(timeout+grace, late)
 	}
 }
 
-// busy returns how many handlers run, stuck ones included.
-func (b *board) busy() int {
+// running returns how many handlers run, stuck ones included.
+func (b *board) running() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.live
@@ -117,8 +118,20 @@ func (b *board) renewed(a *attempt, until, ends time.Time) {
 	if a.phase != running {
 		return
 	}
-	a.until, a.ends = until, ends
-	a.lapse.Reset(time.Until(ends))
+	a.until, a.ends, a.held = until, ends, ends
+	a.lapse.Reset(time.Until(a.held))
+}
+
+// busy notes that a lease's row is locked, so that nobody can have taken the lease
+// before until, on our clock. Nothing is sent after its end, but it is not lost.
+func (b *board) busy(a *attempt, until time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.phase != running || !until.After(a.held) {
+		return
+	}
+	a.held = until
+	a.lapse.Reset(time.Until(a.held))
 }
 
 // leaseEnd returns when the attempt's lease ends: in the storage's time and on our
@@ -150,7 +163,7 @@ func (b *board) lose(a *attempt, why string) bool {
 func (b *board) lapsed(a *attempt, why string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !time.Now().Before(a.ends) && b.loseLocked(a, why)
+	return !time.Now().Before(a.held) && b.loseLocked(a, why)
 }
 
 func (b *board) loseLocked(a *attempt, why string) bool {
@@ -258,7 +271,7 @@ func (b *board) completeFailed(a *attempt) {
 		return
 	}
 	a.phase = running
-	if !time.Now().Before(a.ends) {
+	if !time.Now().Before(a.held) {
 		b.loseLocked(a, "its lease ended while it was completing")
 	}
 }

@@ -78,7 +78,7 @@ func (w *Worker) freeSlots() int {
 	if w.board.unsettled() > max(2*slots, maxClaim) {
 		return 0
 	}
-	return min(max(slots-w.board.busy(), 0), maxClaim)
+	return min(max(slots-w.board.running(), 0), maxClaim)
 }
 
 // untilNextLook returns the time until the next poll, or until the first due time

@@ -20,15 +20,25 @@ import (
 // the success stands, the job is Succeeded whatever the handler returned; if not,
 // the try has failed with nexjob.ErrNotCompleted, even if the handler returned nil.
 //
+// While an effect of the operation has no outcome the job cannot succeed, and a verdict
+// may yet run the handler again; so it is an error then, and nothing of the
+// transaction has been touched.
+//
 // After nil nothing may follow in the run: no Next, no step, no effect, and no
 // second CompleteIn, because a commit whose answer was lost may have happened, and
 // the business rows of a second transaction would then be written twice. Return
 // the error of the commit instead; the worker finds out. After an error it may be
 // called again in a new transaction.
 func (r *Run) CompleteIn(ctx context.Context, tx nexjob.Tx) error {
+	r.mu.Lock()
+	r.asked = true // even if it is refused: a handler that then returns nil has not done its work
+	r.mu.Unlock()
 	joined, err := r.worker.join(tx)
 	if err != nil {
 		return fmt.Errorf("worker: complete: %w", err)
+	}
+	if open := r.unanswered(); open != nil {
+		return fmt.Errorf("worker: complete: %w: %s", errOpenEffect, open.still.Error())
 	}
 	switch r.worker.board.complete(r.attempt) {
 	case running:
@@ -37,9 +47,6 @@ func (r *Run) CompleteIn(ctx context.Context, tx nexjob.Tx) error {
 	default:
 		return fmt.Errorf("worker: complete: %w", nexjob.ErrLeaseLost)
 	}
-	r.mu.Lock()
-	r.asked = true
-	r.mu.Unlock()
 	if err := r.askIn(ctx, joined); err != nil {
 		r.worker.board.completeFailed(r.attempt)
 		return fmt.Errorf("worker: complete: %w", err)
@@ -61,8 +68,14 @@ func (r *Run) askIn(ctx context.Context, joined nexjob.Joined) error {
 	if len(answers) != 1 {
 		return fmt.Errorf("worker: settle: %d answers for one settlement", len(answers))
 	}
+	if answers[0].Err == nil && answers[0].State != nexjob.Succeeded {
+		return fmt.Errorf("the job would be %s: %w", answers[0].State, errOpenEffect)
+	}
 	return answers[0].Err
 }
+
+// errOpenEffect refuses a completion that could not be a success.
+var errOpenEffect = errors.New("an effect of the operation has no outcome; return the error of its Do")
 
 func (r *Run) askedToComplete() bool {
 	r.mu.Lock()
@@ -85,7 +98,13 @@ func (w *Worker) verify(ctx context.Context, a *attempt, returned error) (ended 
 	}
 	switch {
 	case rules.Stands(job, &nexjob.Settlement{Lease: a.lease, As: nexjob.EndSucceeded}):
-		w.stats.count(func(c *Counts) { c.Succeeded++ })
+		w.stats.count(func(c *Counts) {
+			if job.State == nexjob.Uncertain {
+				c.Uncertain++
+			} else {
+				c.Succeeded++
+			}
+		})
 		if returned != nil {
 			w.stats.count(func(c *Counts) { c.LateResults++ })
 			log.Warn("error after the job's own transaction had committed; the job has succeeded",

@@ -89,6 +89,10 @@ func TestCompleteIn(t *testing.T) {
 			}
 			return inTx(ctx, b, run, nil)
 		}, nexjob.Succeeded, 0, "", 0},
+		"no transaction, in silence": {func(ctx context.Context, b *bench, run *worker.Run) error {
+			_ = run.CompleteIn(ctx, nil)
+			return nil
+		}, nexjob.Scheduled, 1, nexjob.ErrNotCompleted.Error(), 0},
 		"no transaction": {func(ctx context.Context, b *bench, run *worker.Run) error {
 			return run.CompleteIn(ctx, nil)
 		}, nexjob.Scheduled, 1, "is nil", 0},
@@ -170,6 +174,71 @@ func TestCompletingOutlivesTheLease(t *testing.T) {
 		b.sleep(time.Minute)
 		b.want(id, nexjob.Succeeded, 0, 0, 0)
 		if h := w.Health(); h.Succeeded != 1 || h.LeasesLost != 0 || h.TimedOut != 0 {
+			t.Errorf("health %+v", h)
+		}
+	})
+}
+
+// While an effect has no outcome the job cannot succeed, so its business rows must not
+// commit either: a verdict "not applied" runs the handler again, which would write
+// them twice. Nothing of the transaction is touched, whatever the handler makes of
+// the error.
+func TestCompleteInWithAnUnknownEffect(t *testing.T) {
+	for _, name := range []string{"error returned", "error swallowed"} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				w, _ := b.run(worker.Options{Poll: time.Hour}, func(ctx context.Context, run *worker.Run, _ args) error {
+					_, _ = worker.Effect[paid]{
+						Name: "charge", AtMostOnce: true,
+						Send: func(context.Context, string) (paid, error) { return paid{}, errTorn },
+					}.Do(ctx, run)
+					return memory.InTx(ctx, b.store.Store, func(tx *memory.Tx) error {
+						err := run.CompleteIn(ctx, tx)
+						if err == nil {
+							t.Error("CompleteIn answered nil for a job that cannot succeed")
+						}
+						if name == "error swallowed" {
+							return nil
+						}
+						return err
+					})
+				})
+				id := b.enqueue(nexjob.Options{})
+				synctest.Wait()
+				if j := b.want(id, nexjob.Uncertain, 0, 0, 0); j.Wished != 0 {
+					t.Errorf("the end %v is noted, which a verdict would let come true without the business rows", j.Wished)
+				}
+				if h := w.Health(); h.Succeeded != 0 || h.Uncertain != 1 {
+					t.Errorf("health %+v", h)
+				}
+			})
+		})
+	}
+}
+
+// A transaction that took longer than the lease and then failed is a failed try, and
+// no crash: nobody else has claimed the job.
+func TestCompletionThatFailsAfterTheLease(t *testing.T) {
+	bubble(t, func(b *bench) {
+		runs := 0
+		w, _ := b.run(worker.Options{Lease: 3 * time.Second}, func(ctx context.Context, run *worker.Run, _ args) error {
+			if runs++; runs > 1 {
+				return nil
+			}
+			return memory.InTx(ctx, b.store.Store, func(tx *memory.Tx) error {
+				if err := run.CompleteIn(ctx, tx); err != nil {
+					return err
+				}
+				time.Sleep(10 * time.Second)
+				return errTorn
+			})
+		})
+		id := b.enqueue(nexjob.Options{})
+		b.sleep(11 * time.Second)
+		if j := b.want(id, nexjob.Scheduled, 1, 0, 0); !strings.Contains(j.Reason, nexjob.ErrNotCompleted.Error()) {
+			t.Errorf("reason %q", j.Reason)
+		}
+		if h := w.Health(); h.LetGo != 0 || h.Retried != 1 {
 			t.Errorf("health %+v", h)
 		}
 	})

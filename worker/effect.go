@@ -35,8 +35,9 @@ type Effect[T any] struct {
 	Send func(ctx context.Context, key string) (T, error)
 	// RepeatableFor is how long after the first send the service knows the key.
 	RepeatableFor time.Duration
-	// Lookup asks the service whether the request under the key was applied, and
-	// must not change anything there. It is asked before anything is sent again.
+	// Lookup asks the service whether the request under the key was applied, and must
+	// not change anything there. Once RepeatableFor is over, or without it, it is asked
+	// before anything is sent again.
 	Lookup func(ctx context.Context, key string) (T, nexjob.Verdict, error)
 	// LookupAfter is how long the service may take to show a request: only a
 	// look-up that is asked so long after the newest send has ended may say

@@ -30,7 +30,7 @@ type Health struct {
 // Counts are what a worker has counted since it started.
 type Counts struct {
 	Claimed     int64 // jobs whose handler was started
-	Succeeded   int64 // settlements written, by ending
+	Succeeded   int64 // settlements written, by what became of the job
 	Failed      int64
 	Retried     int64
 	Snoozed     int64
@@ -106,7 +106,7 @@ func (w *Worker) Health() Health {
 		Slots: int(w.slots.Load()),
 	}
 	w.mu.Unlock()
-	h.Busy, h.Unsettled = w.board.busy(), w.board.unsettled()
+	h.Busy, h.Unsettled = w.board.running(), w.board.unsettled()
 	h.Stuck = w.board.stuck(w.options.Grace, false)
 	w.stats.mu.Lock()
 	defer w.stats.mu.Unlock()

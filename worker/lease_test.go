@@ -87,15 +87,29 @@ func TestRenewalAnswers(t *testing.T) {
 				}
 			})
 		}, nil, 0, nexjob.Succeeded},
-		{"busy until the lease ends", func(b *bench) {
+		{"busy past the lease's end, then lost", func(b *bench) {
 			b.store.set(func(s *storage) {
 				s.renewal = func(answers []nexjob.Renewal) {
 					for i := range answers {
-						answers[i] = nexjob.Renewal{Status: nexjob.Busy}
+						answers[i].Status = nexjob.Busy
+						if b.at() > 6*time.Second {
+							answers[i].Status = nexjob.Lost
+						}
 					}
 				}
 			})
-		}, nexjob.ErrLeaseLost, 4 * time.Second, nexjob.Processing},
+		}, nexjob.ErrLeaseLost, 6500 * time.Millisecond, nexjob.Processing},
+		{"busy past the lease's end, then unreachable", func(b *bench) {
+			b.store.set(func(s *storage) {
+				s.renewal = func(answers []nexjob.Renewal) { answers[0].Status = nexjob.Busy }
+				s.before = func(method string) error {
+					if method == "renew" && b.at() > 6*time.Second {
+						return down()
+					}
+					return nil
+				}
+			})
+		}, nexjob.ErrLeaseLost, 7 * time.Second, nexjob.Processing},
 		{"asked to stop", func(b *bench) {
 			b.amend(nexjob.Action{Act: nexjob.ActCancel}, nexjob.Query{})
 		}, nexjob.ErrStopped, 2 * time.Second, nexjob.Cancelled},

@@ -134,8 +134,7 @@ func (r *Run) write(
 ) (nexjob.Recorded, error) {
 	w := r.worker
 	for failures := 1; ; failures++ {
-		_, ends := w.board.leaseEnd(r.attempt)
-		if r.open() != nil || !time.Now().Before(ends) {
+		if r.open() != nil {
 			return nexjob.Recorded{}, nexjob.ErrLeaseLost
 		}
 		recorded, err := r.recordOnce(ctx, receipt)

@@ -60,7 +60,8 @@ func (w *Worker) readClock(ctx context.Context) {
 
 // renew extends leases and acts on the answers. It returns the attempts that are to
 // be asked for again soon: their row was locked, or the call failed. A lease that
-// stays unrenewed until its end is lost by the board's timer.
+// stays unrenewed until its end is lost by the board's timer, unless its row is locked:
+// then nobody can take it, and whoever lets the row go gives us a round to renew it.
 func (w *Worker) renew(ctx context.Context, attempts []*attempt) (left []*attempt) {
 	if len(attempts) == 0 {
 		return nil
@@ -83,6 +84,7 @@ func (w *Worker) renew(ctx context.Context, attempts []*attempt) (left []*attemp
 			w.lost(a, "its job was claimed again, has ended, or is gone")
 		case nexjob.Busy:
 			left = append(left, a)
+			w.board.busy(a, time.Now().Add(w.options.Lease/3))
 			if answer.Stop {
 				w.board.tell(a, nexjob.ErrStopped, "its job was cancelled")
 			}

@@ -31,7 +31,7 @@ type Run struct {
 	followers []nexjob.NewJob
 	result    []byte
 	uncertain *uncertainError // an effect of this run whose outcome is not known
-	asked     bool            // CompleteIn has asked the storage
+	asked     bool            // CompleteIn was called
 }
 
 func newRun(w *Worker, a *attempt, c *nexjob.Claimed) *Run {

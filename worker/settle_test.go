@@ -1,8 +1,11 @@
 package worker_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,8 +46,9 @@ func TestSettlementIsRetried(t *testing.T) {
 	})
 }
 
-// B030: a settlement that cannot be written until its lease ends is let go, and the
-// job is recovered although its worker lives.
+// B030: a job whose settlement cannot be written is recovered when its lease ends,
+// although its worker lives. The settlement is tried a while longer, for it harms
+// nobody, then let go.
 func TestSettlementIsLetGo(t *testing.T) {
 	bubble(t, func(b *bench) {
 		runs := 0
@@ -52,11 +56,11 @@ func TestSettlementIsLetGo(t *testing.T) {
 			runs++
 			return nil
 		})
-		b.cut("settle", 0, 3100*time.Millisecond)
+		b.cut("settle", 0, 9500*time.Millisecond)
 		id := b.enqueue(nexjob.Options{})
 		b.sleep(20 * time.Second)
-		b.want(id, nexjob.Succeeded, 0, 1, 0)
-		if h := w.Health(); runs != 2 || h.LetGo != 1 || h.Unsettled != 0 {
+		b.want(id, nexjob.Succeeded, 0, 2, 0)
+		if h := w.Health(); runs != 3 || h.LetGo != 1 || h.StaleWritesRefused != 1 || h.Unsettled != 0 {
 			t.Errorf("%d runs, health %+v", runs, h)
 		}
 		if err := stop(); err != nil {
@@ -87,6 +91,35 @@ func TestSettlementAnswerIsLost(t *testing.T) {
 		b.want(id, nexjob.Succeeded, 0, 0, 0)
 		if n := len(b.find(nexjob.Query{}).Jobs); n != 2 || !lost {
 			t.Errorf("%d jobs are stored, answer lost: %v", n, lost)
+		}
+	})
+}
+
+// What is counted and logged is what became of the job: a handler that returned nil
+// while its effect has no outcome has not succeeded.
+func TestSuccessThatIsUncertainIsNotCountedAsOne(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var lines bytes.Buffer
+		w, stop := b.run(worker.Options{
+			Poll: time.Hour, Logger: slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		}, func(ctx context.Context, run *worker.Run, _ args) error {
+			_, _ = worker.Effect[paid]{
+				Name: "charge", AtMostOnce: true,
+				Send: func(context.Context, string) (paid, error) { return paid{}, errTorn },
+			}.Do(ctx, run)
+			return nil
+		})
+		id := b.enqueue(nexjob.Options{})
+		synctest.Wait()
+		b.want(id, nexjob.Uncertain, 0, 0, 0)
+		if h := w.Health(); h.Succeeded != 0 || h.Uncertain != 1 {
+			t.Errorf("health %+v", h)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if text := lines.String(); strings.Contains(text, "job succeeded") || !strings.Contains(text, "job is uncertain") {
+			t.Errorf("log:\n%s", text)
 		}
 	})
 }

@@ -28,6 +28,7 @@ type pending struct {
 	attempt *attempt
 	end     nexjob.Settlement
 	changed bool // the storage refused the first form, this one says so
+	tried   bool // the storage has been asked at least once
 }
 
 const maxSettle = 500
@@ -84,20 +85,31 @@ func (s *settler) work(ctx context.Context) {
 	}
 }
 
-// covered lets go of settlements whose lease has ended: by then the job may be
-// recovered, and it must not seem held by a live worker.
+// keepTrying is for how many leases after its own a settlement is still tried. Nobody
+// renews it meanwhile, so it holds up no recovery, and the fence refuses it once the
+// job is claimed again; but where nobody could write, nobody could claim either, and
+// a job that is done need not run twice.
+const keepTrying = 2
+
+// covered lets go of settlements whose lease has ended long ago. Each is tried once
+// whatever the time is, for a transaction that completed a job may have taken longer.
 func (s *settler) covered(batch []pending) []pending {
 	w := s.worker
-	return slices.DeleteFunc(batch, func(p pending) bool {
-		if _, ends := w.board.leaseEnd(p.attempt); time.Now().Before(ends) {
-			return false
+	kept := batch[:0]
+	for _, p := range batch {
+		_, ends := w.board.leaseEnd(p.attempt)
+		if !p.tried || time.Now().Before(ends.Add(keepTrying*w.options.Lease)) {
+			p.tried = true
+			kept = append(kept, p)
+			continue
 		}
 		w.stats.count(func(c *Counts) { c.LetGo++ })
-		p.attempt.run.Logger().Error("settlement let go: it could not be written before the lease ended",
+		p.attempt.run.Logger().Error("settlement let go: its lease ended long ago and it could not be written",
 			"ending", p.end.As.String(), "error", p.end.Error)
 		w.board.settled(p.attempt)
-		return true
-	})
+		w.kick()
+	}
+	return kept
 }
 
 // write settles a batch and returns what is to be tried again. A batch that the
@@ -189,6 +201,20 @@ func (s *settler) answered(
 	return p, true
 }
 
+// became returns the ending that a settlement came to: an effect without an outcome
+// makes a job Uncertain whatever its handler returned, and a cancel is taken over an
+// error.
+func became(asked nexjob.Ending, state nexjob.State) nexjob.Ending {
+	switch state {
+	case nexjob.Uncertain:
+		return nexjob.EndUncertain
+	case nexjob.Cancelled:
+		return nexjob.EndCancelled
+	default:
+		return asked
+	}
+}
+
 // written counts and logs a settlement that stands.
 func (s *settler) written(ctx context.Context, p pending, answer nexjob.Settled, at time.Time) {
 	w := s.worker
@@ -202,7 +228,7 @@ func (s *settler) written(ctx context.Context, p pending, answer nexjob.Settled,
 		w.dues.add(at.Add(p.end.Delay))
 	}
 	var counted func(*Counts) *int64
-	switch p.end.As {
+	switch became(p.end.As, answer.State) {
 	case nexjob.EndSucceeded:
 		counted = func(c *Counts) *int64 { return &c.Succeeded }
 		say(slog.LevelDebug, "job succeeded")

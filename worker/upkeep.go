@@ -113,7 +113,7 @@ func (w *Worker) amendAll(ctx context.Context, now time.Time, q nexjob.Query, do
 		if err != nil {
 			return err
 		}
-		if !done.More || done.Done() == 0 {
+		if !done.More || done.Done()+done.Swept == 0 {
 			return nil
 		}
 		if !pause(ctx, 5*time.Millisecond) {

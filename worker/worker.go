@@ -266,7 +266,7 @@ func (w *Worker) stop(base context.Context, claimersEnded <-chan struct{}) error
 	whole := w.options.ShutdownTimeout
 	end := began.Add(whole)
 	rest := min(whole/10, 3*time.Second)
-	w.log.Info("worker stopping", "worker", w.name, "busy", w.board.busy())
+	w.log.Info("worker stopping", "worker", w.name, "busy", w.board.running())
 
 	none := func() bool { return w.board.live == 0 && w.board.open == 0 }
 	quiet := waitFor(claimersEnded, end.Add(-rest)) && w.board.await(end.Add(-rest), none)

@@ -2,6 +2,7 @@ package onewriter
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/nexjob/nexjob"
@@ -13,7 +14,7 @@ import (
 func (u *Unit) Amend(
 	ctx context.Context, q nexjob.Query, do nexjob.Action, limit int,
 ) (nexjob.Amended, error) {
-	if err := checkAction(q, &do, limit); err != nil {
+	if err := CheckAction(q, &do, limit); err != nil {
 		return nexjob.Amended{}, err
 	}
 	if q.Of == nexjob.Keys {
@@ -23,16 +24,15 @@ func (u *Unit) Amend(
 	if err != nil {
 		return nexjob.Amended{}, err
 	}
+	if do.FollowUp != nil && len(found) > 1 {
+		return nexjob.Amended{}, &nexjob.InvalidError{
+			Field: "query", Why: "it selects several jobs for one follow-up", Remedy: "resolve them one by one",
+		}
+	}
 	done := nexjob.Amended{More: len(found) > limit}
 	found = found[:min(len(found), limit)]
 	u.adopt(found)
-	var keys []string
-	for i := range found {
-		if found[i].Key != "" {
-			keys = append(keys, found[i].Key)
-		}
-	}
-	if err := u.loadKeys(ctx, keys); err != nil {
+	if err := u.loadAround(ctx, found, do.Act); err != nil {
 		return nexjob.Amended{}, err
 	}
 	for i := range found {
@@ -43,12 +43,35 @@ func (u *Unit) Amend(
 		done.Changes = append(done.Changes, change)
 	}
 	if do.Act == nexjob.ActPurge {
-		return done, u.sweep(ctx, limit)
+		err = u.sweep(ctx, limit, &done)
+		return done, err
 	}
 	return done, nil
 }
 
-func checkAction(q nexjob.Query, do *nexjob.Action, limit int) error {
+// loadAround brings in what an action on jobs is about: their keys, and, where it
+// matters what the operation did, its receipts. The tallies on a former job do not
+// know what the jobs that continued it have recorded.
+func (u *Unit) loadAround(ctx context.Context, jobs []nexjob.Job, act nexjob.Act) error {
+	var keys []string
+	var operations []nexjob.ID
+	for i := range jobs {
+		if jobs[i].Key != "" {
+			keys = append(keys, jobs[i].Key)
+		}
+		if act == nexjob.ActDelete || act == nexjob.ActRequeue {
+			operations = append(operations, jobs[i].Operation)
+		}
+	}
+	if err := u.loadKeys(ctx, keys); err != nil {
+		return err
+	}
+	return u.loadReceipts(ctx, operations)
+}
+
+// CheckAction refuses an action that makes no sense, whatever is stored. An engine
+// asks before it gathers calls, so that a bad one does not undo its neighbours.
+func CheckAction(q nexjob.Query, do *nexjob.Action, limit int) error {
 	refuse := func(field, why, remedy string) error {
 		return &nexjob.InvalidError{Field: field, Why: why, Remedy: remedy}
 	}
@@ -61,8 +84,10 @@ func checkAction(q nexjob.Query, do *nexjob.Action, limit int) error {
 		return refuse("query", do.Act.String()+" is for jobs", "leave Of out")
 	case q.Of == nexjob.Keys && q.Key == "":
 		return refuse("query", "no key is named", "set Key")
-	case do.Act == nexjob.ActReschedule && do.DueAt.IsZero():
-		return refuse("due at", "it is zero", "set DueAt")
+	case do.Act == nexjob.ActReschedule && (do.DueAt.IsZero() || !rules.Storable(do.DueAt)):
+		return refuse("due at", "it is zero or out of range", "a year from 1970 to 9999")
+	case do.Act == nexjob.ActResolve && do.Verdict > nexjob.Compensate:
+		return refuse("verdict", do.Verdict.String(), "use Applied, NotApplied or Compensate")
 	case do.Act == nexjob.ActPrioritise && (do.Priority == 0 || do.Priority > nexjob.Low):
 		return refuse("priority", do.Priority.String(), "use Critical, High, Normal or Low")
 	case do.Act == nexjob.ActResolve && do.Verdict == nexjob.Compensate && do.FollowUp == nil:
@@ -135,6 +160,8 @@ func (u *Unit) requeue(ctx context.Context, j *nexjob.Job, do *nexjob.Action) (r
 	}
 	if old != j.Operation {
 		u.loose[old] = true
+	} else {
+		u.count(j)
 	}
 	if j.Key != "" {
 		u.putKey(rules.KeyFor(j))
@@ -182,14 +209,9 @@ func (u *Unit) delete(
 	ctx context.Context, j *nexjob.Job, do *nexjob.Action, open []nexjob.Receipt, change *nexjob.Change,
 ) error {
 	confirmed := 0
-	if j.ReceiptCount > 0 {
-		if err := u.loadReceipts(ctx, []nexjob.ID{j.Operation}); err != nil {
-			return err
-		}
-		for _, r := range u.receipts[j.Operation].receipts {
-			if r.Sort == nexjob.EffectReceipt && r.State == nexjob.Confirmed {
-				confirmed++
-			}
+	for _, r := range u.receipts[j.Operation].receipts {
+		if r.Sort == nexjob.EffectReceipt && r.State == nexjob.Confirmed {
+			confirmed++
 		}
 	}
 	held, err := rules.Delete(j, do, open, confirmed, u.now)
@@ -223,8 +245,10 @@ func (u *Unit) purge(j *nexjob.Job) {
 }
 
 // sweep removes what nothing holds any more: keys whose own life is over, with the
-// receipts that only they held, and expired entries.
-func (u *Unit) sweep(ctx context.Context, limit int) error {
+// receipts that only they held, and expired entries. At most limit of each go at
+// once; whether there are more is told, for else a storage whose keys outlive their
+// records would fill up while retention thinks that it is done.
+func (u *Unit) sweep(ctx context.Context, limit int, done *nexjob.Amended) error {
 	if err := u.Flush(ctx); err != nil {
 		return err
 	}
@@ -244,6 +268,8 @@ func (u *Unit) sweep(ctx context.Context, limit int) error {
 	}
 	dropped, err := u.rows.DropExpired(ctx, u.now, limit)
 	u.wrote = u.wrote || dropped > 0
+	done.Swept = len(keys) + dropped
+	done.More = done.More || len(keys) == limit || dropped == limit
 	return err
 }
 
@@ -255,6 +281,7 @@ func (u *Unit) resolve(
 			return nil //nolint:nilerr // a refusal is the change's own error
 		}
 	}
+	before := *j
 	written, err := rules.Resolve(j, do, open, u.now)
 	if err != nil {
 		change.Err = err
@@ -263,18 +290,32 @@ func (u *Unit) resolve(
 	if err := u.loadReceipts(ctx, []nexjob.ID{j.Operation}); err != nil {
 		return err
 	}
+	receipts := slices.Clone(u.receipts[j.Operation].receipts)
 	u.putReceipt(j, written)
 	if do.FollowUp == nil {
 		return nil
 	}
-	// The job's own key is free for the follow-up: its end is decided above.
+	// The job's own key is free for the follow-up if its end is decided above.
 	answers, err := u.Enqueue(ctx, []nexjob.NewJob{*do.FollowUp})
 	if err != nil {
 		return err
 	}
 	change.FollowUp = &answers[0]
+	change.Err = answers[0].Err
+	if change.Err == nil && answers[0].ID == j.ID {
+		change.Err = errHoldsFollowUp
+	}
+	if change.Err != nil { // nothing would make up for the effect: no verdict then
+		*j = before
+		u.receipts[j.Operation].receipts = receipts
+	}
 	return nil
 }
+
+// errHoldsFollowUp refuses a follow-up under the key of a job that, with another effect
+// open, is still active.
+var errHoldsFollowUp = errors.New("nexjob: the follow-up's key is held by the job itself; " +
+	"resolve its other effects first, or give the follow-up another key")
 
 // Put compares and swaps entries, as nexjob.Registry says.
 func (u *Unit) Put(ctx context.Context, puts []nexjob.Put) ([]nexjob.PutAnswer, error) {
@@ -297,6 +338,12 @@ func (u *Unit) putOne(ctx context.Context, p *nexjob.Put) (nexjob.PutAnswer, err
 	if len(p.Entry.Value) > nexjob.MaxEntryValue {
 		return nexjob.PutAnswer{Err: &nexjob.InvalidError{
 			Field: "entry " + p.Entry.Name, Why: "its value is too large", Remedy: "at most 65536 bytes",
+		}}, nil
+	}
+	if !rules.Storable(p.Entry.ExpiresAt) {
+		return nexjob.PutAnswer{Err: &nexjob.InvalidError{
+			Field: "entry " + p.Entry.Name, Why: "it expires at " + p.Entry.ExpiresAt.String(),
+			Remedy: "a year from 1970 to 9999, or zero for never",
 		}}, nil
 	}
 	stands, found, err := u.rows.Entry(ctx, p.Entry.Kind, p.Entry.Name)

@@ -3,6 +3,7 @@ package onewriter
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nexjob/nexjob"
@@ -67,6 +68,10 @@ func CheckClaim(ask *nexjob.ClaimRequest) error {
 		return refuse("claim", fmt.Sprintf("%d jobs", ask.N), fmt.Sprintf("0 to %d", nexjob.MaxPage))
 	case ask.Lease < 10*time.Millisecond || ask.Lease > nexjob.MaxDuration:
 		return refuse("lease", ask.Lease.String(), "10 ms to ten years")
+	case ask.CrashLimit < 0:
+		return refuse("crash limit", fmt.Sprint(ask.CrashLimit), "0 for the default, or more")
+	case ask.Recover < 0:
+		return refuse("recover", fmt.Sprint(ask.Recover), "0 for the default, or more")
 	}
 	if ask.CrashLimit == 0 {
 		ask.CrashLimit = nexjob.DefaultCrashLimit
@@ -74,7 +79,24 @@ func CheckClaim(ask *nexjob.ClaimRequest) error {
 	if ask.Recover == 0 {
 		ask.Recover = recoverDefault
 	}
+	ask.Kinds, ask.Queues = distinct(ask.Kinds), distinct(ask.Queues)
 	return nil
+}
+
+// distinct leaves out what a list names again, so that no engine finds a job twice.
+func distinct(names []string) []string {
+	for i := range names {
+		if slices.Contains(names[:i], names[i]) {
+			kept := slices.Clone(names[:i])
+			for _, name := range names[i+1:] {
+				if !slices.Contains(kept, name) {
+					kept = append(kept, name)
+				}
+			}
+			return kept
+		}
+	}
+	return names
 }
 
 // recover takes jobs away from workers whose leases ran out.
@@ -174,10 +196,11 @@ func (u *Unit) withReceipts(ctx context.Context, claimed []nexjob.Claimed) error
 }
 
 // Renew extends leases by a length from now, as nexjob.Queue says. Nobody else
-// writes meanwhile, so no lease is busy.
+// writes meanwhile, so no lease is busy; see Patience.
 func (u *Unit) Renew(
 	ctx context.Context, length time.Duration, leases []nexjob.Lease,
 ) ([]nexjob.Renewal, error) {
+	length = min(length, nexjob.MaxDuration)
 	ids := make([]nexjob.ID, len(leases))
 	for i := range leases {
 		ids[i] = leases[i].Job

@@ -137,8 +137,10 @@ func (u *Unit) create(ctx context.Context, item *nexjob.NewJob, operation nexjob
 	return j, nil
 }
 
-// count takes the tallies of a continued operation's receipts.
+// count takes the tallies of an operation's receipts, which are loaded: other jobs of
+// the operation may have written some.
 func (u *Unit) count(j *nexjob.Job) {
+	j.OpenEffects, j.ReceiptCount, j.ReceiptBytes = 0, 0, 0
 	for _, r := range u.receipts[j.Operation].receipts {
 		j.ReceiptCount++
 		j.ReceiptBytes += len(r.Value)

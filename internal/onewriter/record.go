@@ -1,6 +1,7 @@
 package onewriter
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -50,6 +51,7 @@ func (u *Unit) recordOne(ctx context.Context, next *nexjob.Receipt) (nexjob.Reco
 		}
 	}
 	written, answer := rules.Record(standing, next, u.now)
+	answer.Standing.Value = bytes.Clone(answer.Standing.Value) // the caller's to change
 	if written == nil {
 		return answer, nil
 	}
@@ -57,6 +59,9 @@ func (u *Unit) recordOne(ctx context.Context, next *nexjob.Receipt) (nexjob.Reco
 		return nexjob.Recorded{Err: err}, nil
 	}
 	u.putReceipt(j, written)
+	if written.State == nexjob.Disproved {
+		rules.Disproved(j)
+	}
 	return answer, nil
 }
 
@@ -77,6 +82,10 @@ func checkReceipt(r *nexjob.Receipt) error {
 		why = "a step is recorded when it is done"
 	case r.Sort == nexjob.EffectReceipt && r.State == nexjob.Intended && r.SendBefore.IsZero():
 		why = "it is intended without a time before which it is sent"
+	case !rules.Storable(r.SendBefore):
+		why = "it is sent before " + r.SendBefore.String()
+	case r.RepeatableFor < 0 || r.LookupAfter < 0 || r.Turn < 0:
+		why = "it has a time or a turn below zero"
 	case !slices.Contains(
 		[]nexjob.EffectState{nexjob.Intended, nexjob.Confirmed, nexjob.Refused, nexjob.Disproved}, r.State):
 		why = "a worker cannot record it as " + r.State.String()

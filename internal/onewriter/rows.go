@@ -57,7 +57,8 @@ type JobWrite struct {
 type KeyRows interface {
 	// Keys returns those of the keys that have a row, in any order.
 	Keys(ctx context.Context, keys []string) ([]nexjob.KeyRow, error)
-	// KeysOver returns at most n rows whose own life ended at or before now.
+	// KeysOver returns at most n rows whose own life ended at or before now, the
+	// longest ago first.
 	KeysOver(ctx context.Context, now time.Time, n int) ([]nexjob.KeyRow, error)
 	// WriteKeys adds or changes rows, and removes others.
 	WriteKeys(ctx context.Context, put []nexjob.KeyRow, gone []string) error

@@ -10,6 +10,9 @@ import (
 	"github.com/nexjob/nexjob/internal/rules"
 )
 
+// errNotKept answers a follower of a repeated settlement of which nothing is known.
+var errNotKept = errors.New("nexjob: what became of this follower was not kept: the job had too many that were not created")
+
 // Settle ends attempts, as nexjob.Queue says.
 func (u *Unit) Settle(ctx context.Context, ends []nexjob.Settlement) ([]nexjob.Settled, error) {
 	ids := make([]nexjob.ID, len(ends))
@@ -104,13 +107,22 @@ func (u *Unit) follow(ctx context.Context, j *nexjob.Job, items []nexjob.NewJob)
 		if answer.Outcome == nexjob.Created && answer.Err == nil || len(j.Followers) >= nexjob.MaxFollowerKept {
 			continue
 		}
-		follower := nexjob.Follower{ID: answer.ID, Key: items[i].IdempotencyKey, Outcome: answer.Outcome}
+		follower := nexjob.Follower{ID: answer.ID, Key: keptKey(items[i].IdempotencyKey), Outcome: answer.Outcome}
 		if answer.Err != nil {
 			follower.Error = nexjob.CutText(answer.Err.Error(), nexjob.MaxName*4)
 		}
 		j.Followers = append(slices.Clip(j.Followers), follower)
 	}
 	return answers, nil
+}
+
+// keptKey is a follower's key as it is kept on the job: one that is none may be of
+// any size and bytes, and is cut to what every engine can hold.
+func keptKey(key string) string {
+	if key == "" || nexjob.ValidateKey(key) == nil {
+		return key
+	}
+	return nexjob.CutText(key, nexjob.MaxKey)
 }
 
 // settledBefore answers a repeated settlement. A follower that was created is found
@@ -137,7 +149,10 @@ func (u *Unit) settledBefore(
 	for i := range s.Followers {
 		told := nexjob.Answer{ID: s.Followers[i].ID, Outcome: nexjob.Created}
 		if u.job(told.ID) == nil {
-			kept = tellKept(&told, s.Followers[i].IdempotencyKey, kept)
+			kept = tellKept(&told, keptKey(s.Followers[i].IdempotencyKey), kept)
+			if told.Err == nil && told.Outcome == nexjob.Created && len(j.Followers) >= nexjob.MaxFollowerKept {
+				told.Outcome, told.Err = 0, errNotKept // created and purged since, or refused
+			}
 		}
 		if follower := u.job(told.ID); follower != nil {
 			told.State, told.Operation = follower.ReportedState(u.now), follower.Operation

@@ -176,6 +176,7 @@ func Resolve(
 			return nil, err
 		}
 		r.State = nexjob.Disproved
+		Disproved(j)
 	case nexjob.Compensate:
 		r.State, j.Wished = nexjob.Compensated, nexjob.Cancelled
 	case nexjob.StillUnknown:
@@ -189,15 +190,12 @@ func Resolve(
 	return written, nil
 }
 
-// goOn moves an Uncertain job whose last open effect got its verdict. An end that
-// somebody wished for (a cancel, a deadline) is taken under either verdict; the end
-// of a handler that had done its work, or had no try left, only if the effect
-// happened.
+// goOn moves an Uncertain job whose last open effect got its verdict: to its noted
+// end, or, without one, back to be claimed.
 func goOn(j *nexjob.Job, do *nexjob.Action, now time.Time) {
 	wished := j.Wished
 	j.Wished, j.Lookups = 0, 0
-	noted := wished == nexjob.Cancelled || wished == nexjob.Expired
-	if noted || wished != 0 && do.Verdict == nexjob.Applied {
+	if wished != 0 {
 		end(j, wished, firstOf(j.Reason, because(do.Verdict.String(), do)), nil, now)
 		return
 	}

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"time"
@@ -49,12 +50,14 @@ func Recover(j *nexjob.Job, open []nexjob.Receipt, limit int, now time.Time) {
 	switch {
 	case j.Stop:
 		end(j, nexjob.Cancelled, j.StopReason, open, now)
+	case endAsked(j):
+		end(j, j.Wished, j.Reason, open, now)
 	case j.Crashes >= limit:
 		end(j, nexjob.Failed, workerLost, open, now)
-	case j.Wished != 0 && j.OpenEffects > 0:
+	case j.Wished != 0 && len(open) > 0:
 		hold(j, j.Wished, workerLost, open, now)
 	default:
-		j.State, j.Reason = nexjob.Enqueued, workerLost
+		j.State, j.Wished, j.Reason = nexjob.Enqueued, 0, workerLost
 		j.DueAt = clamp(Micro(now.Add(crashWait(j))), j.Deadline)
 	}
 }
@@ -102,7 +105,7 @@ func Settle(j *nexjob.Job, s *nexjob.Settlement, open []nexjob.Receipt, now time
 	j.SettledFence, j.SettledAs = s.Lease.Fence, s.As
 	switch s.As {
 	case nexjob.EndSucceeded:
-		j.Result = s.Result
+		j.Result = bytes.Clone(s.Result)
 		succeed(j, len(s.Followers) > 0, open, now)
 		return
 	case nexjob.EndFailed, nexjob.EndRetry:
@@ -118,21 +121,41 @@ func Settle(j *nexjob.Job, s *nexjob.Settlement, open []nexjob.Receipt, now time
 	switch {
 	case j.Stop || s.As == nexjob.EndCancelled:
 		end(j, nexjob.Cancelled, firstOf(j.StopReason, text, "cancelled"), open, now)
-	case j.Wished == nexjob.Cancelled || j.Wished == nexjob.Expired:
-		end(j, j.Wished, j.Reason, open, now)
 	case s.As == nexjob.EndUncertain && len(open) > 0:
-		j.State, j.Reason, j.DueAt = nexjob.Uncertain, text, time.Time{}
+		if !endAsked(j) { // that end keeps its own reason
+			j.Reason = text
+		}
+		j.State, j.DueAt = nexjob.Uncertain, time.Time{}
 		if s.Delay > 0 {
 			j.DueAt = Micro(now.Add(s.Delay))
 		}
+	case endAsked(j):
+		end(j, j.Wished, j.Reason, open, now)
 	case s.As == nexjob.EndFailed, s.As == nexjob.EndRetry && j.Tries >= j.MaxAttempts:
 		end(j, nexjob.Failed, text, open, now)
 	default:
-		j.State = nexjob.Enqueued
+		j.State, j.Wished = nexjob.Enqueued, 0
 		if s.As != nexjob.EndInterrupted {
 			j.Reason = text
 		}
 		j.DueAt = clamp(Micro(now.Add(max(s.Delay, 0))), j.Deadline)
+	}
+}
+
+// endAsked reports whether a job is only still active because an effect has no
+// outcome, and its noted end was asked for from outside: a cancel, or a deadline. That
+// end is taken under every outcome. The end of a handler that had done its work, or
+// had no try left, is true only as long as no effect of it proves not to have
+// happened.
+func endAsked(j *nexjob.Job) bool {
+	return j.Wished == nexjob.Cancelled || j.Wished == nexjob.Expired
+}
+
+// Disproved forgets the end of a handler one of whose effects did not happen: it is
+// sent again first.
+func Disproved(j *nexjob.Job) {
+	if !endAsked(j) {
+		j.Wished = 0
 	}
 }
 

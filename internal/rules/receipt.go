@@ -10,7 +10,7 @@ import (
 // NoNewEffects reports whether a job must not send anything more: someone asked to
 // cancel it, or only its noted end is waiting for a verdict.
 func NoNewEffects(j *nexjob.Job) bool {
-	return j.Stop || j.Wished == nexjob.Cancelled || j.Wished == nexjob.Expired
+	return j.Stop || endAsked(j)
 }
 
 // Record weighs a receipt against the one that stands in its slot, nil for none,

@@ -14,6 +14,13 @@ import (
 // Micro brings a time to what engines store: UTC, whole microseconds.
 func Micro(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
+// Storable reports whether a time is none, or one that every engine and JSON can
+// hold: of the years 1970 to 9999 in UTC.
+func Storable(t time.Time) bool {
+	year := t.UTC().Year()
+	return t.IsZero() || year >= 1970 && year <= 9999
+}
+
 // NewRecord is the record of a new job, before its parents are weighed.
 func NewRecord(item *nexjob.NewJob, operation nexjob.ID, now time.Time) nexjob.Job {
 	j := nexjob.Job{

@@ -13,7 +13,7 @@ import (
 // jumped, or nobody had anything to write.
 type Pulse struct {
 	LastWrite time.Time `json:"last"`
-	Gaps      []Gap     `json:"gaps,omitempty"` // the longest recent ones, oldest first
+	Gaps      []Gap     `json:"gaps,omitempty"` // those that a lease may still stand on, oldest first
 }
 
 // Gap is a time without a write.
@@ -23,9 +23,8 @@ type Gap struct {
 }
 
 const (
-	shortGap  = 250 * time.Millisecond // shorter ones harm no lease that can be renewed
-	gapsKept  = 8
-	gapMemory = time.Hour
+	shortGap = 250 * time.Millisecond // shorter ones harm no lease that can be renewed
+	gapsKept = 8                      // far more than can matter at once, unless the clock is mad
 )
 
 // Beat notes a write at now and reports whether the clock went back since the
@@ -43,8 +42,8 @@ func (p *Pulse) Beat(now time.Time) (wentBack bool) {
 	if now.Sub(last) < shortGap {
 		return false
 	}
-	p.Gaps = slices.DeleteFunc(p.Gaps, func(g Gap) bool { return g.End.Before(now.Add(-gapMemory)) })
 	p.Gaps = append(p.Gaps, Gap{Start: last, End: Micro(now)})
+	p.forget(now)
 	if len(p.Gaps) > gapsKept {
 		shortest := 0
 		for i := range p.Gaps {
@@ -56,6 +55,27 @@ func (p *Pulse) Beat(now time.Time) (wentBack bool) {
 	}
 	return false
 }
+
+// forget drops the gaps that no lease stands on any more, however long they were: an
+// outage of this morning must not push out the stall of this minute.
+func (p *Pulse) forget(now time.Time) {
+	kept := p.Gaps[:0]
+	for i, g := range p.Gaps {
+		matters := g.forgives()
+		for _, next := range p.Gaps[i+1:] { // a lease that g carried over into the next gap
+			if !next.Start.After(g.forgives()) && next.forgives().After(matters) {
+				matters = next.forgives()
+			}
+		}
+		if matters.After(now) {
+			kept = append(kept, g)
+		}
+	}
+	p.Gaps = kept
+}
+
+// forgives returns until when a lease that ended in the gap may be spared; see Dead.
+func (g Gap) forgives() time.Time { return g.End.Add(g.length()) }
 
 func (g Gap) length() time.Duration { return g.End.Sub(g.Start) }
 

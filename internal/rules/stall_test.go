@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -53,26 +54,21 @@ func TestALeaseThatEndedInAGapIsForgiven(t *testing.T) {
 	}
 }
 
-func TestThePulseStaysSmallAndKeepsTheLongestGaps(t *testing.T) {
+func TestThePulseStaysSmallAndKeepsWhatMatters(t *testing.T) {
 	var p rules.Pulse
 	now := time.Duration(0)
 	p.Beat(at(now))
 	now += 20 * time.Second
 	p.Beat(at(now))
-	for range 100 {
+	for i := range 100 {
 		now += time.Second
 		p.Beat(at(now))
-	}
-	if len(p.Gaps) > 8 {
-		t.Fatalf("%d gaps kept", len(p.Gaps))
-	}
-	if p.Gaps[0].End.Sub(p.Gaps[0].Start) != 20*time.Second {
-		t.Errorf("the longest gap was forgotten: %+v", p.Gaps)
-	}
-	now += 2 * time.Hour
-	p.Beat(at(now))
-	if len(p.Gaps) != 1 {
-		t.Errorf("gaps of two hours ago are kept: %+v", p.Gaps)
+		if len(p.Gaps) > 8 {
+			t.Fatalf("%d gaps kept", len(p.Gaps))
+		}
+		if long := p.Gaps[0].End.Sub(p.Gaps[0].Start) == 20*time.Second; i < 19 && !long || i > 22 && long {
+			t.Fatalf("the gap of 20 s is kept %ds after it: %v", i+1, long)
+		}
 	}
 }
 
@@ -84,5 +80,59 @@ func TestAClockThatWentBackIsNoticed(t *testing.T) {
 	}
 	if !p.Beat(at(0)) {
 		t.Error("an hour back was not noticed")
+	}
+}
+
+// TestAnOldOutageDoesNotHideAStall: long gaps of the last hour, which matter to no
+// lease any more, must not push out the one that does.
+func TestAnOldOutageDoesNotHideAStall(t *testing.T) {
+	const lease = 30 * time.Second
+	var p rules.Pulse
+	now := time.Duration(0)
+	p.Beat(at(now))
+	for range 9 { // an application that starts, works for a minute, and is away for five
+		now += 5 * time.Minute
+		p.Beat(at(now))
+		for range 60 {
+			now += time.Second
+			p.Beat(at(now))
+		}
+	}
+	until := now + 5*time.Second
+	now += 12 * time.Second // a stall of 12 s, in which the lease ends
+	p.Beat(at(now))
+	for range 8 {
+		now += time.Second
+		if p.Beat(at(now)); p.Dead(leased(until, lease), at(now)) {
+			t.Fatalf("a lease that ended in a stall of 12 s is dead %s after it (gaps %+v)", now-until, p.Gaps)
+		}
+	}
+	now += 3 * time.Second
+	if p.Beat(at(now)); !p.Dead(leased(until, lease), at(now)) {
+		t.Error("a dead worker's lease is forgiven for longer than a round of renewal")
+	}
+}
+
+// TestNothingThatMattersIsForgotten: with its short memory a pulse judges every lease
+// as one that remembers each gap.
+func TestNothingThatMattersIsForgotten(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 3000 {
+		var p, all rules.Pulse
+		now := time.Duration(0)
+		p.Beat(at(0))
+		for range 12 {
+			was := now
+			now += time.Duration(300+random.IntN(1<<random.IntN(16))) * time.Millisecond
+			p.Beat(at(now))
+			all.Gaps = append(all.Gaps, rules.Gap{Start: at(was), End: at(now)})
+			for range 20 {
+				lease := time.Duration(1+random.IntN(60)) * time.Second
+				job := leased(time.Duration(random.Int64N(int64(now)+1)).Truncate(time.Microsecond), lease)
+				if got, want := p.Dead(job, at(now)), all.Dead(job, at(now)); got != want {
+					t.Fatalf("a lease of %s until %s at %s: dead = %v, want %v\n%+v\n%+v", lease, job.LeaseUntil, at(now), got, want, p.Gaps, all.Gaps)
+				}
+			}
+		}
 	}
 }
