@@ -88,7 +88,7 @@ func inTx(
 	if err != nil {
 		return wrap("in tx", ended(open, err))
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	tx, err := beginWriting(open, conn, statements["take the write lock"])
 	if err != nil {
 		return wrap("in tx", ended(open, err))
