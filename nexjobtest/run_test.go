@@ -125,3 +125,14 @@ func TestRunInRealTime(t *testing.T) {
 		t.Errorf("state %v after %s", r.State, took)
 	}
 }
+
+// A job that expires before its handler could be called ends the run too.
+func TestRunOfAJobThatExpires(t *testing.T) {
+	k := nexjob.KindOf[int]("short-lived", nexjob.Defaults{DeadlineAfter: time.Nanosecond})
+	synctest.Test(t, func(t *testing.T) {
+		r := nexjobtest.Run(t, k, func(context.Context, *worker.Run, int) error { t.Error("it was called"); return nil }, 1)
+		if r.State != nexjob.Expired || r.Err != nil {
+			t.Errorf("state %v, error %v", r.State, r.Err)
+		}
+	})
+}

@@ -88,7 +88,7 @@ func inTx(
 	if err != nil {
 		return wrap("in tx", ended(open, err))
 	}
-	defer func() { _ = conn.Close() }()
+	defer func() { _ = conn.Close() }() // back to the pool, or gone with what broke it
 	tx, err := beginWriting(open, conn, statements["take the write lock"])
 	if err != nil {
 		return wrap("in tx", ended(open, err))
