@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -136,6 +137,20 @@ func TestOpenRefuses(t *testing.T) {
 	for _, path := range []string{"", ":memory:", "file::memory:?cache=shared", "file:" + folder + "/a.db"} {
 		if _, err := Open(t.Context(), path, Options{}); err == nil || !strings.HasPrefix(err.Error(), "sqlite: open: path") {
 			t.Errorf("open %q: %v", path, err)
+		}
+	}
+	text := filepath.Join(folder, "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("not a database ", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, remedy := range map[string]string{
+		filepath.Join(folder, "none", "a.db"): "make it first",
+		folder:                                "name a file in it",
+		text:                                  "name another file",
+	} {
+		_, err := Open(t.Context(), path, Options{})
+		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), remedy) {
+			t.Errorf("open %q: %v, want %q", path, err, remedy)
 		}
 	}
 	path := filepath.Join(folder, "a.db")
