@@ -128,7 +128,8 @@ func (w *Worker) handle(kind string, defaults nexjob.Defaults, call func(context
 			continue
 		}
 		if other, taken := w.handlers[name]; taken {
-			mistake("kind %q has a handler already (of kind %q)", name, other.kind)
+			mistake("kind %q has a handler already, that of kind %q: give a kind one handler, and a name to one kind",
+				name, other.kind)
 			continue
 		}
 		w.handlers[name] = h
