@@ -63,10 +63,14 @@ func (s *Store) Close() error {
 }
 
 // lock takes the tables and returns now with the time that the waiting took, so
-// that a lease runs from the moment its row is locked.
+// that a lease runs from the moment its row is locked. Under a transaction that the
+// caller holds open it would wait for itself.
 func (s *Store) lock(ctx context.Context, now time.Time) (time.Time, error) {
 	if err := s.check(ctx, now); err != nil {
 		return now, err
+	}
+	if nexjob.InTx(ctx) {
+		return now, nexjob.ErrInTransaction
 	}
 	wait := onewriter.StartWait(s.clock)
 	select {
@@ -105,6 +109,8 @@ func step[T any](
 	defer s.unlock()
 	// The step is not interrupted half-way: the caller's context ends only its wait.
 	ctx = context.WithoutCancel(ctx)
+	// Of a step that fails, or panics, nothing is left.
+	defer s.tables.rollback()
 	unit, err := onewriter.Begin(ctx, s.tables, now)
 	var answer T
 	if err == nil {
@@ -114,7 +120,6 @@ func step[T any](
 		_, err = unit.End(ctx)
 	}
 	if err != nil {
-		s.tables.rollback()
 		return none, fmt.Errorf("memory: %s: %w", verb, err)
 	}
 	s.tables.commit()
@@ -149,7 +154,7 @@ func (s *Store) Renew(
 	ctx context.Context, now, until time.Time, leases []nexjob.Lease,
 ) ([]nexjob.Renewal, error) {
 	length := until.Sub(now)
-	patient, cancel := onewriter.Patience(ctx)
+	patient, cancel := onewriter.Patience(ctx, length)
 	defer cancel()
 	answers, err := step(patient, s, "renew", now, func(u *onewriter.Unit) ([]nexjob.Renewal, error) {
 		return u.Renew(ctx, length, leases)

@@ -56,14 +56,16 @@ func (t *Tx) Rollback() error {
 	return nil
 }
 
-// InTx runs f in a transaction that commits when f returns nil.
+// InTx runs f in a transaction that commits when f returns nil. Calls that are not
+// made in the transaction answer nexjob.ErrInTransaction while f runs, where ctx is
+// a run's.
 func InTx(ctx context.Context, s *Store, f func(tx *Tx) error) error {
-	_, leave := nexjob.EnterTx(ctx)
-	defer leave()
 	tx, err := s.Begin(ctx)
 	if err != nil {
 		return err
 	}
+	_, leave := nexjob.EnterTx(ctx)
+	defer leave()
 	defer func() { _ = tx.Rollback() }() // ended already, unless f failed or panicked
 	if err := f(tx); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 	"testing"
 	"time"
 
@@ -60,21 +61,31 @@ func Run[T any](
 	if err != nil {
 		t.Fatalf("nexjobtest: enqueue: %v", err)
 	}
-	result := work(t, store, job.QueueOrDefault(), k, h)
+	result := work(t, store, job.ID, job.QueueOrDefault(), k, h)
 	result.read(t, store, job.ID)
 	return result
 }
 
 // work runs the handler of the only job in the store.
 func work[T any](
-	t testing.TB, store nexjob.Storage, queue string, k nexjob.Kind[T],
+	t testing.TB, store nexjob.Storage, id nexjob.ID, queue string, k nexjob.Kind[T],
 	h func(context.Context, *worker.Run, T) error,
 ) Result {
 	t.Helper()
 	// The worker stops claiming before the handler returns, so that it cannot claim
 	// the job again; the stop waits for the settlement.
 	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
+	// A job may end without its handler: a deadline of the kind that is shorter than
+	// the way to it.
+	var watch sync.WaitGroup
+	defer func() {
+		stop()
+		watch.Wait()
+	}()
+	watch.Go(func() {
+		_, _ = nexjob.NewClient(store, nexjob.ClientOptions{}).Wait(ctx, id) // ends with ctx
+		stop()
+	})
 	var result Result
 	handler := func(ctx context.Context, run *worker.Run, args T) error {
 		defer stop()

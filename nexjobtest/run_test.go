@@ -135,3 +135,14 @@ func TestDecodeWithoutAResult(t *testing.T) {
 		t.Errorf("decode: %v", err)
 	}
 }
+
+// A job that expires before its handler could be called ends the run too.
+func TestRunOfAJobThatExpires(t *testing.T) {
+	k := nexjob.KindOf[int]("short-lived", nexjob.Defaults{DeadlineAfter: time.Nanosecond})
+	synctest.Test(t, func(t *testing.T) {
+		r := nexjobtest.Run(t, k, func(context.Context, *worker.Run, int) error { t.Error("it was called"); return nil }, 1)
+		if r.State != nexjob.Expired || r.Err != nil {
+			t.Errorf("state %v, error %v", r.State, r.Err)
+		}
+	})
+}

@@ -3,6 +3,8 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -37,7 +39,7 @@ type call struct {
 	work   work
 
 	done chan struct{} // closed when the call has been answered
-	err  error
+	err  error         // *panicError: the caller's step panicked
 }
 
 // work is what a call does in a unit. Run does it for itself and for others like
@@ -118,4 +120,25 @@ func perform(ctx context.Context, u *onewriter.Unit, calls []*call) error {
 		}
 	}
 	return nil
+}
+
+// panicError is what a step panicked with. The lane is nobody's goroutine: it hands
+// the panic to the caller whose step it was.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+// Error is the panic as the runtime prints it.
+func (p *panicError) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
+
+// guarded performs calls and turns a panic into an error. Whose panic it is shows when
+// each call is done alone.
+func guarded(ctx context.Context, u *onewriter.Unit, calls []*call) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &panicError{value: r, stack: debug.Stack()}
+		}
+	}()
+	return perform(ctx, u, calls)
 }

@@ -74,7 +74,7 @@ func inTx(ctx context.Context, db *sql.DB, limit time.Duration, f func(tx *sql.T
 	if err != nil {
 		return wrap("in tx", ended(open, err))
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // back to the pool, or gone with what broke it
 	tx, err := beginWriting(open, conn, statements["take the write lock"])
 	if err != nil {
 		return wrap("in tx", ended(open, err))

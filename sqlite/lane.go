@@ -260,7 +260,7 @@ func (l *lane) together(ctx context.Context, calls []*call) error {
 	l.rows.keys = keyNotes{}
 	unit, err := onewriter.Begin(ctx, l.rows, now)
 	if err == nil {
-		err = perform(ctx, unit, calls)
+		err = guarded(ctx, unit, calls)
 	}
 	wrote := false
 	if err == nil {

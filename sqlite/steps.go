@@ -1,8 +1,12 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/nexjob/nexjob"
@@ -22,12 +26,16 @@ func (s *Store) write(ctx context.Context, verb string, now time.Time, c *call) 
 		c.done, c.gone = make(chan struct{}), func() bool { return ctx.Err() != nil }
 		err = s.lane.do(ctx, c)
 	}
+	if _, panicked := errors.AsType[*panicError](err); panicked {
+		panic(err) // in the goroutine of the caller whose step it was
+	}
 	return wrap(verb, err)
 }
 
-// Enqueue adds jobs; see nexjob.Queue.
+// Enqueue adds jobs; see nexjob.Queue. What the caller handed in is copied: a caller
+// that stops waiting may change it while the lane is still at work.
 func (s *Store) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error) {
-	w := &items[nexjob.NewJob, nexjob.Answer]{step: (*onewriter.Unit).Enqueue, list: jobs}
+	w := &items[nexjob.NewJob, nexjob.Answer]{step: (*onewriter.Unit).Enqueue, list: ownJobs(jobs)}
 	err := s.write(ctx, "enqueue", now, &call{sort: enqueueing, size: len(jobs), work: w})
 	if err != nil {
 		return nil, err
@@ -35,11 +43,33 @@ func (s *Store) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJob
 	return w.answers, nil
 }
 
+// ownJobs copies jobs with all that a caller could change.
+func ownJobs(jobs []nexjob.NewJob) []nexjob.NewJob {
+	own := slices.Clone(jobs)
+	for i := range own {
+		n := &own[i]
+		n.Args, n.Meta = bytes.Clone(n.Args), maps.Clone(n.Meta)
+		n.Tags, n.Parents, n.Aliases = slices.Clone(n.Tags), slices.Clone(n.Parents), slices.Clone(n.Aliases)
+	}
+	return own
+}
+
+// ownQuery copies a query with all that a caller could change.
+func ownQuery(q nexjob.Query) nexjob.Query {
+	q.IDs, q.Operations = slices.Clone(q.IDs), slices.Clone(q.Operations)
+	q.Kinds, q.Queues, q.Tags = slices.Clone(q.Kinds), slices.Clone(q.Queues), slices.Clone(q.Tags)
+	q.States, q.EffectStates = slices.Clone(q.States), slices.Clone(q.EffectStates)
+	return q
+}
+
 // Settle ends attempts; see nexjob.Queue.
 func (s *Store) Settle(ctx context.Context, now time.Time, ends []nexjob.Settlement) ([]nexjob.Settled, error) {
 	size := len(ends)
+	ends = slices.Clone(ends)
 	for i := range ends {
 		size += len(ends[i].Followers)
+		ends[i].Result = bytes.Clone(ends[i].Result)
+		ends[i].Followers = ownJobs(ends[i].Followers)
 	}
 	w := &items[nexjob.Settlement, nexjob.Settled]{step: (*onewriter.Unit).Settle, list: ends}
 	err := s.write(ctx, "settle", now, &call{sort: settling, size: size, work: w})
@@ -56,12 +86,12 @@ func (s *Store) Renew(
 	ctx context.Context, now, until time.Time, leases []nexjob.Lease,
 ) ([]nexjob.Renewal, error) {
 	length := until.Sub(now)
-	w := &items[nexjob.Lease, nexjob.Renewal]{list: leases}
+	w := &items[nexjob.Lease, nexjob.Renewal]{list: slices.Clone(leases)}
 	w.step = func(u *onewriter.Unit, ctx context.Context, all []nexjob.Lease) ([]nexjob.Renewal, error) {
 		return u.Renew(ctx, length, all)
 	}
 	wait := onewriter.StartWait(s.clock)
-	patient, cancel := onewriter.Patience(ctx)
+	patient, cancel := onewriter.Patience(ctx, length)
 	defer cancel()
 	err := s.write(patient, "renew", now, &call{sort: renewing, size: len(leases), length: length, work: w})
 	switch {
@@ -93,6 +123,10 @@ func (s *Store) unrenewed(ctx context.Context, now time.Time, leases []nexjob.Le
 func (s *Store) Record(
 	ctx context.Context, now time.Time, receipts []nexjob.Receipt,
 ) ([]nexjob.Recorded, error) {
+	receipts = slices.Clone(receipts)
+	for i := range receipts {
+		receipts[i].Value = bytes.Clone(receipts[i].Value)
+	}
 	w := &items[nexjob.Receipt, nexjob.Recorded]{step: (*onewriter.Unit).Record, list: receipts}
 	err := s.write(ctx, "record", now, &call{sort: recording, size: len(receipts), work: w})
 	if err != nil {
@@ -103,6 +137,10 @@ func (s *Store) Record(
 
 // Put compares and swaps entries; see nexjob.Registry.
 func (s *Store) Put(ctx context.Context, now time.Time, puts []nexjob.Put) ([]nexjob.PutAnswer, error) {
+	puts = slices.Clone(puts)
+	for i := range puts {
+		puts[i].Entry.Value = bytes.Clone(puts[i].Entry.Value)
+	}
 	w := &items[nexjob.Put, nexjob.PutAnswer]{step: (*onewriter.Unit).Put, list: puts}
 	err := s.write(ctx, "put", now, &call{sort: putting, size: len(puts), work: w})
 	if err != nil {
@@ -115,6 +153,14 @@ func (s *Store) Put(ctx context.Context, now time.Time, puts []nexjob.Put) ([]ne
 func (s *Store) Amend(
 	ctx context.Context, now time.Time, q nexjob.Query, do nexjob.Action, limit int,
 ) (nexjob.Amended, error) {
+	if err := onewriter.CheckAction(q, &do, limit); err != nil {
+		return nexjob.Amended{}, wrap("amend", err)
+	}
+	q = ownQuery(q)
+	if do.FollowUp != nil {
+		do.FollowUp = &ownJobs([]nexjob.NewJob{*do.FollowUp})[0]
+	}
+	do.Value = bytes.Clone(do.Value)
 	w := &single[nexjob.Amended]{
 		step: func(u *onewriter.Unit, ctx context.Context) (nexjob.Amended, error) {
 			return u.Amend(ctx, q, do, limit)
@@ -133,6 +179,7 @@ func (s *Store) Claim(ctx context.Context, now time.Time, ask nexjob.ClaimReques
 	if err := onewriter.CheckClaim(&ask); err != nil {
 		return nil, wrap("claim", err)
 	}
+	ask.Kinds, ask.Queues = slices.Clone(ask.Kinds), slices.Clone(ask.Queues)
 	if !s.busy.Load() {
 		idle, err := s.idle(ctx, now, &ask)
 		if err != nil || idle {

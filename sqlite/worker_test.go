@@ -41,10 +41,10 @@ func newWorkshop(t *testing.T) *workshop {
 }
 
 // work runs a worker until the returned function is called.
-func (s *workshop) work(o worker.Options, handle func(w *worker.Worker)) (w *worker.Worker, stop func()) {
+func (s *workshop) work(o worker.Options, handle func(w *worker.Worker)) (_ *worker.Worker, stop func()) {
 	s.Helper()
 	o.Logger = slog.New(slog.NewTextHandler(s.Output(), nil))
-	w = worker.New(s.store, o)
+	w := worker.New(s.store, o)
 	handle(w)
 	ctx, cancel := context.WithCancel(s.Context())
 	done := make(chan error, 1)

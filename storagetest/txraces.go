@@ -3,6 +3,7 @@ package storagetest
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/nexjob/nexjob"
 )
@@ -15,6 +16,7 @@ func txRaceChecks() []check {
 		{"many enqueues beside an open one that rolls back", manyBesideOpen},
 		{"an enqueue beside an open settlement", besideSettlement},
 		{"nothing of an open transaction is seen", unseenBeforeCommit},
+		{"a renewal does not wait for an open settlement", renewBesideSettlement},
 	}
 }
 
@@ -55,6 +57,19 @@ func besideOpen(b *bench, commit bool) {
 		b.equal("answer beside the transaction", want, got[0])
 		b.equal("jobs with the key", []nexjob.ID{want.ID}, ids(b.find(nexjob.Query{Key: key}).Jobs))
 	}
+}
+
+// renewBesideSettlement: a lease whose row an open transaction holds is busy, at once:
+// neither lost nor waited for, whatever patience the caller has.
+func renewBesideSettlement(b *bench) {
+	c := b.run(newJob("k"))
+	tx := b.begin()
+	b.must(tx.settle(nexjob.Settlement{Lease: c.Job.Lease(), As: nexjob.EndSucceeded}).Err, "Settle in the transaction")
+	renewal, err := b.s.Renew(b.ctx, b.now(), b.now().Add(60*time.Millisecond), []nexjob.Lease{c.Job.Lease()})
+	b.must(err, "Renew beside the transaction")
+	b.equal("renewal beside the transaction", nexjob.Busy, renewal[0].Status)
+	tx.rollback()
+	b.equal("renewal after its rollback", nexjob.Renewed, b.renew(c.Job.Lease())[0].Status)
 }
 
 func manyBesideOpen(b *bench) {

@@ -82,10 +82,24 @@ func (w *Worker) panicked(value any, goexit bool) error {
 	return &PanicError{Value: value, Goexit: goexit, Stack: string(debug.Stack())}
 }
 
-// finish ends an attempt whose handler has ended with err, and frees its slot.
+// finish ends an attempt whose handler has ended with err, and frees its slot. It
+// looks at errors and writes to a log of the user's: should that panic or end the
+// goroutine, the try has failed, and the job is not held for ever.
 func (w *Worker) finish(ctx context.Context, a *attempt, err error) {
 	defer w.kick()
 	defer w.board.returned(a)
+	finished := false
+	defer func() {
+		if value := recover(); !finished && w.board.conclude(a) {
+			w.settler.add(a, bareTry(a, fmt.Sprintf("worker: its error could not be looked at (%T)", value)))
+		}
+	}()
+	w.end(ctx, a, err)
+	finished = true
+}
+
+// end decides how an attempt ends and hands it to the settler.
+func (w *Worker) end(ctx context.Context, a *attempt, err error) {
 	if more := a.run.group.wait(); more != nil {
 		err = errors.Join(err, more)
 	}

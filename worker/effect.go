@@ -130,7 +130,10 @@ func (e Effect[T]) check() error {
 			return err
 		}
 	}
-	if _, err := json.Marshal(none); err != nil {
+	// Some types have values that do not encode, such as their zero; only one that
+	// never does is a mistake.
+	var never *json.UnsupportedTypeError
+	if _, err := marshal(none); errors.As(err, &never) {
 		return fmt.Errorf("its answer could not be kept: %w", err)
 	}
 	return nil
@@ -193,11 +196,22 @@ type encoded struct {
 }
 
 func encode(value any) encoded {
-	text, err := json.Marshal(value)
+	text, err := marshal(value)
 	if err != nil {
 		return encoded{problem: err.Error()}
 	}
 	return encoded{value: text}
+}
+
+// marshal encodes a value whose own methods may panic: what has happened must not
+// seem unknown because of it.
+func marshal(value any) (text []byte, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			text, err = nil, fmt.Errorf("encoding it panicked: %v", cause)
+		}
+	}()
+	return json.Marshal(value)
 }
 
 // decode reads what a receipt keeps.

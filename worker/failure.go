@@ -132,6 +132,10 @@ func (e *StopError) Error() string {
 	return text
 }
 
+// noTimeDelay is when an attempt is made anew that had too little of its lease left to
+// send an effect, because its lease could not be renewed.
+const noTimeDelay = time.Second
+
 // judge says how an attempt ends by what its handler returned. An error of the
 // user's own type may panic in any of its methods; that, too, only fails the try.
 func (w *Worker) judge(ctx context.Context, a *attempt, err error) (end nexjob.Settlement) {
@@ -157,6 +161,8 @@ func (w *Worker) judge(ctx context.Context, a *attempt, err error) (end nexjob.S
 		return ending(a, nexjob.EndCancelled, 0, err)
 	case errors.As(err, &snooze):
 		return ending(a, nexjob.EndSnoozed, snooze.after, err)
+	case errors.Is(err, errNoTime): // no fault of the handler's
+		return ending(a, nexjob.EndSnoozed, noTimeDelay, err)
 	case errors.Is(cause, nexjob.ErrShutdown) && !deliberate(err):
 		return ending(a, nexjob.EndInterrupted, 0, err)
 	case errors.Is(cause, ErrTimeout) && errors.Is(err, context.DeadlineExceeded):
@@ -179,15 +185,12 @@ func deliberate(err error) bool {
 func (w *Worker) failedTry(a *attempt, err error) (end nexjob.Settlement) {
 	job := &a.run.job
 	tries := job.Tries + 1
-	wait := nexjob.Retry{}.After(tries, random())
 	defer func() {
 		if value := recover(); value != nil {
-			end = nexjob.Settlement{Lease: a.lease, As: nexjob.EndRetry, Delay: wait, Error: errorText(err)}
-			if tries >= job.MaxAttempts {
-				end.As, end.Delay = nexjob.EndFailed, 0
-			}
+			end = bareTry(a, errorText(err))
 		}
 	}()
+	var wait time.Duration
 	var permanent *permanentError
 	var later *retryAfterError
 	switch {
@@ -199,6 +202,17 @@ func (w *Worker) failedTry(a *attempt, err error) (end nexjob.Settlement) {
 		wait = a.handler.retry.After(tries, random())
 	}
 	return ending(a, nexjob.EndRetry, min(wait, nexjob.MaxDuration), err)
+}
+
+// bareTry ends an attempt whose handler failed without asking anything of the user's.
+func bareTry(a *attempt, text string) nexjob.Settlement {
+	tries := a.run.job.Tries + 1
+	if tries >= a.run.job.MaxAttempts {
+		return nexjob.Settlement{Lease: a.lease, As: nexjob.EndFailed, Error: text}
+	}
+	return nexjob.Settlement{
+		Lease: a.lease, As: nexjob.EndRetry, Delay: nexjob.Retry{}.After(tries, random()), Error: text,
+	}
 }
 
 // uncertainEnd ends an attempt as uncertain: looked up again after a back-off, or,

@@ -107,11 +107,12 @@ func (r *Run) Next(job nexjob.NewJob) error {
 			Field: "idempotency key", Why: "it begins with NUL", Remedy: "leave it out: such keys are nexjob's own",
 		})
 	}
+	// Under the lock that success takes: what was accepted is part of it.
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err := r.open(); err != nil {
 		return fmt.Errorf("worker: next: %w", err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if len(r.followers) >= nexjob.MaxFollowers {
 		return fmt.Errorf("worker: next: %w", &nexjob.InvalidError{
 			Field: "followers", Why: "there are too many", Remedy: fmt.Sprintf("at most %d", nexjob.MaxFollowers),
@@ -134,17 +135,18 @@ func (r *Run) SetResult(value any) error {
 			Remedy: fmt.Sprintf("at most %d; store it elsewhere and keep its name", nexjob.MaxResult),
 		})
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err := r.open(); err != nil {
 		return fmt.Errorf("worker: set result: %w", err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.result = encoded
 	return nil
 }
 
 // Go runs f in a goroutine that belongs to the attempt: the attempt ends only when
-// f has returned, and an error or a panic of f is one of the handler.
+// f has returned, and an error or a panic of f is one of the handler. The context does
+// not end when the handler returns, so f must not wait for what only the handler does.
 func (r *Run) Go(f func() error) { r.group.start(r.worker, f) }
 
 // open answers an error when nothing may be added to the attempt any more.

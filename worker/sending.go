@@ -25,6 +25,7 @@ type sending struct {
 var (
 	errNotFirst = errors.New("another attempt was first")
 	errNoTime   = errors.New("too little of the lease is left to send it; nothing was sent")
+	errSentLong = errors.New("it was still being sent when the lease was about to end")
 )
 
 // do returns the effect's confirmed receipt, sending first if need be.
@@ -106,13 +107,15 @@ func permanentAnswer(err error) error {
 func (s *sending) call(
 	ctx context.Context, last time.Time, intent *nexjob.Receipt, repeat bool,
 ) (*nexjob.Receipt, error) {
-	limited, cancel := context.WithDeadlineCause(ctx, last, errNoTime)
+	limited, cancel := context.WithDeadlineCause(ctx, last, errSentLong)
 	defer cancel()
 	watched, trace := wire.Watch(limited)
 	var value encoded
-	err := limited.Err()
-	if err != nil {
-		err = NotSent(context.Cause(limited))
+	var err error
+	if ctx.Err() != nil {
+		err = NotSent(context.Cause(ctx))
+	} else if limited.Err() != nil {
+		err = NotSent(errNoTime)
 	} else if value, err = s.send(watched, intent.OutsideKey); err == nil {
 		return s.confirm(ctx, intent, value)
 	}

@@ -159,3 +159,54 @@ func TestStopDuringClaim(t *testing.T) {
 		}
 	})
 }
+
+// Whatever is under way, a stop takes its own time and no more, and what it left runs
+// elsewhere.
+func TestStopsOfAnyLength(t *testing.T) {
+	for _, d := range []time.Duration{1, time.Millisecond, 30 * time.Millisecond, time.Second} {
+		for name, h := range map[string]func(ctx context.Context, run *worker.Run) error{
+			"deaf":  func(context.Context, *worker.Run) error { time.Sleep(2 * time.Minute); return nil },
+			"heeds": func(ctx context.Context, _ *worker.Run) error { <-ctx.Done(); return ctx.Err() },
+			"sends": func(ctx context.Context, run *worker.Run) error {
+				_, err := worker.Effect[paid]{
+					Name: "x", AtMostOnce: true,
+					Send: func(context.Context, string) (paid, error) { time.Sleep(2 * time.Minute); return paid{}, nil },
+				}.Do(ctx, run)
+				return err
+			},
+			"has a goroutine": func(_ context.Context, run *worker.Run) error {
+				run.Go(func() error { time.Sleep(2 * time.Minute); return nil })
+				return nil
+			},
+		} {
+			t.Run(name+" "+d.String(), func(t *testing.T) {
+				bubble(t, func(b *bench) {
+					w, stop := b.run(worker.Options{ShutdownTimeout: d, Slots: 5},
+						func(ctx context.Context, run *worker.Run, _ args) error { return h(ctx, run) })
+					for range 7 {
+						b.enqueue(nexjob.Options{})
+					}
+					b.sleep(time.Second)
+					took, err := b.timed(stop)
+					if took > d+1200*time.Millisecond || name != "heeds" && err == nil || name == "heeds" && err != nil && d > 1 {
+						t.Errorf("Run returned %v after %s", err, took)
+					}
+					if h := w.Health(); h.Running || h.Stopping {
+						t.Errorf("health %+v", h)
+					}
+					b.run(worker.Options{}, func(context.Context, *worker.Run, args) error { return nil })
+					b.sleep(5 * time.Minute)
+					for _, j := range b.find(nexjob.Query{}).Jobs {
+						want := nexjob.Succeeded
+						if name == "sends" && j.Started && j.OpenEffects > 0 {
+							want = nexjob.Uncertain
+						}
+						if j.State != want || j.Tries != 0 {
+							t.Errorf("job %v after %d tries: %s", j.State, j.Tries, j.Reason)
+						}
+					}
+				})
+			})
+		}
+	}
+}

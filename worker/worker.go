@@ -320,9 +320,15 @@ func (w *Worker) giveUp(end time.Time) []Left {
 // leave removes the worker's entry, and takes a moment for it even after a stop
 // that has used up its time.
 func (w *Worker) leave(base context.Context, end time.Time) {
-	ctx, cancel := context.WithTimeout(base, max(time.Until(end), 100*time.Millisecond))
+	rest := max(time.Until(end), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(base, rest)
 	defer cancel()
-	w.step(ctx, "presence", w.dropPresence)
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		w.step(ctx, "presence", w.dropPresence)
+	}()
+	waitFor(left, time.Now().Add(rest)) // a storage may not heed its context
 }
 
 // waitFor waits until done is closed, at most until end.

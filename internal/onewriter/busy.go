@@ -9,16 +9,17 @@ import (
 	"github.com/nexjob/nexjob/internal/rules"
 )
 
-// Patience returns how long a renewal may wait for the writer: three quarters of what
-// its caller can wait, so that there is time to say that the leases are busy. Whoever
-// holds the writer keeps everybody from renewing; a caller that only heard of a
-// time-out would take healthy leases for lost.
-func Patience(ctx context.Context) (context.Context, context.CancelFunc) {
-	end, ok := ctx.Deadline()
-	if !ok {
-		return context.WithCancel(ctx)
+// Patience returns how long a renewal may wait for the writer: a sixth of the lease,
+// and at most three quarters of what its caller can wait, so that there is time to say
+// that the leases are busy. Whoever holds the writer keeps everybody from renewing; a
+// caller that only heard of a time-out would take healthy leases for lost. It is not
+// less, so that a writer that is merely slow still renews.
+func Patience(ctx context.Context, length time.Duration) (context.Context, context.CancelFunc) {
+	wait := max(length/6, 10*time.Millisecond)
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(end)*3/4) //nolint:forbidigo // a duration is measured, nothing is judged
 	}
-	return context.WithTimeout(ctx, time.Until(end)*3/4)
+	return context.WithTimeout(ctx, wait)
 }
 
 // Impatient reports whether a renewal was given up in the wait for the writer, and
