@@ -218,7 +218,7 @@ func TestWhatErrorsSay(t *testing.T) {
 		{raw, "nexjob: invalid args: as JSON: invalid character"},
 		{
 			&nexjob.StillUnknownError{Name: "card", Why: "it may still arrive", Until: time.Unix(0, 0)},
-			`effect "card" is still unknown: it may still arrive; ask again from 1970-01-01T00:00:00Z`,
+			`effect "card" is still unknown, at least until 1970-01-01T00:00:00Z: it may still arrive`,
 		},
 	} {
 		if tt.err == nil || !strings.Contains(tt.err.Error(), tt.want) {

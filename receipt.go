@@ -172,7 +172,7 @@ func (e *StillUnknownError) Error() string {
 	}
 	until := ""
 	if !e.Until.IsZero() {
-		until = "; ask again from " + clockTime(e.Until)
+		until = ", at least until " + clockTime(e.Until)
 	}
-	return fmt.Sprintf("nexjob: the outcome of effect %q is still unknown: %s%s", name, e.Why, until)
+	return fmt.Sprintf("nexjob: the outcome of effect %q is still unknown%s: %s", name, until, e.Why)
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Worker runs the handlers of the kinds that it serves. Make one with New, give it
-// handlers with Handle, and call Run once.
+// handlers with Handle, and call Run once: until then nothing is worked.
 type Worker struct {
 	store   nexjob.Storage
 	clock   *nexjob.StorageTime
