@@ -30,10 +30,13 @@ import (
 // long; with another driver f must return the statement's error. Either way no step of
 // the store in it is done and InTx answers an error.
 //
-// Calls that need a transaction of their own answer nexjob.ErrInTransaction while
-// f runs, where ctx is a run's. With a Store's DB it is Store.InTx. With a *sql.DB
-// of the user's own, workers find new jobs at their next poll, and a busy store in
-// the same process may keep it waiting longer.
+// In f enqueue with Client.In: Client.Enqueue and the other calls that need a
+// transaction of their own wait for the lock until the limit. Where ctx is a run's, or
+// one of nexjob.WithOpenTx, they answer nexjob.ErrInTransaction at once.
+//
+// With a Store's DB it is Store.InTx. With a *sql.DB of the user's own, workers find
+// new jobs at their next poll, and a busy store in the same process may keep it
+// waiting longer.
 func InTx(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) error {
 	if s := storeOf(db); s != nil {
 		return s.InTx(ctx, f)
@@ -68,7 +71,8 @@ func inTx(
 	_, leave := nexjob.EnterTx(ctx)
 	defer leave()
 	tooLong := fmt.Errorf("the transaction held the file for longer than %s and was rolled back: "+
-		"keep slow work, such as calls of other services, out of it", limit)
+		"keep slow work, such as calls of other services, out of it, and enqueue in it with Client.In, "+
+		"for Client.Enqueue waits until it ends", limit)
 	// The transaction has a context of its own, which ends with the caller's, at the
 	// limit, and never once the commit has begun.
 	open, end := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -139,6 +139,20 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("open %q: %v", path, err)
 		}
 	}
+	text := filepath.Join(folder, "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("not a database ", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, remedy := range map[string]string{
+		filepath.Join(folder, "none", "a.db"): "make it first",
+		folder:                                "name a file in it",
+		text:                                  "name another file",
+	} {
+		_, err := Open(t.Context(), path, Options{})
+		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), remedy) {
+			t.Errorf("open %q: %v, want %q", path, err, remedy)
+		}
+	}
 	path := filepath.Join(folder, "a.db")
 	for _, o := range []Options{{Synchronous: 2}, {BusyTimeout: -1}, {TxLimit: 2 * time.Hour}} {
 		if _, err := Open(t.Context(), path, o); !errors.Is(err, nexjob.ErrInvalid) {

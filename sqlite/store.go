@@ -66,7 +66,10 @@ var (
 )
 
 // Open opens or makes the file and brings its schema up to date. The path is a
-// plain file name; a store in memory is package memory's.
+// plain file name in a folder that exists; a store in memory is package memory's.
+//
+// One store per process and file is enough for all its goroutines. A second one
+// works, as other processes do, but hears of new jobs only at its workers' next poll.
 func Open(ctx context.Context, path string, options Options) (*Store, error) {
 	s, err := open(ctx, path, options)
 	if err != nil {
@@ -92,7 +95,7 @@ func open(ctx context.Context, path string, options Options) (_ *Store, err erro
 	}
 	if err := s.start(ctx); err != nil {
 		_ = s.release()
-		return nil, err
+		return nil, notOpened(path, err)
 	}
 	return s, nil
 }
