@@ -114,7 +114,8 @@ func (s *search) byName(q *nexjob.Query) bool {
 func (s *search) keyed(condition string, args ...any) {
 	of := func(column string) string { return strings.ReplaceAll(condition, "{key}", column) }
 	s.and("j.seq IN (SELECT p.seq FROM nexjob_jobs p WHERE p.past = 1 AND "+of("p.key")+
-		" UNION ALL SELECT h.seq FROM nexjob_keys k CROSS JOIN nexjob_jobs h ON h.id = k.job WHERE "+of("k.key")+")",
+		" UNION ALL SELECT h.seq FROM nexjob_keys k CROSS JOIN nexjob_jobs h ON h.id = k.job AND h.key = k.key"+
+		" WHERE "+of("k.key")+")",
 		append(slices.Clone(args), args...)...)
 }
 

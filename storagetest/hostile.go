@@ -42,6 +42,7 @@ func hostileChecks() []check {
 				b.check(err != nil || amended.Done() == 0, "it is done: %+v", amended)
 			})
 		}},
+		{"the ID of a purged job on one without its key", purgedIDAgain},
 		{"times beyond what is stored", timesBeyond},
 		{"a follower with a key that is none", followerWithBadKey},
 		{"more refused followers than are kept", manyRefusedFollowers},
@@ -49,6 +50,25 @@ func hostileChecks() []check {
 		{"leftovers of many keys are told", leftoversTold},
 		{"states and filters in every combination", everyCombination},
 	}
+}
+
+// purgedIDAgain: a key that outlives its record still names the record's ID. Another
+// job under that ID is not its holder.
+func purgedIDAgain(b *bench) {
+	n := newJob("k")
+	n.KeepKeyFor = keepFor
+	b.finish(b.run(n), nexjob.EndSucceeded)
+	b.act(n.ID, nexjob.ActPurge)
+	other := newJob("")
+	other.ID = n.ID
+	b.add(other)
+	b.equal("jobs of the key", 0, len(b.find(nexjob.Query{Key: "k"}).Jobs))
+	got := b.enqueue(under(nexjob.RejectAlways, newJob("k")))[0]
+	duplicate := as[*nexjob.DuplicateJobError](b, got.Err, "Enqueue under RejectAlways")
+	b.check(duplicate.RecordGone && duplicate.ExistingState == nexjob.Succeeded, "rejection: %+v", duplicate)
+	fresh := newJob("k")
+	got = b.enqueue(fresh)[0]
+	b.check(got.Err == nil && got.Outcome == nexjob.Created && got.ID == fresh.ID, "under AllowAfterFailed: %+v", got)
 }
 
 // continued is a failed job, and a second one under its key that continued the

@@ -153,7 +153,7 @@ func (u *Unit) requeue(ctx context.Context, j *nexjob.Job, do *nexjob.Action) (r
 		if err := u.load(ctx, []nexjob.ID{row.Job}); err != nil {
 			return nil, err
 		}
-		last = u.job(row.Job)
+		last = u.holder(row)
 	}
 	if refused := rules.Requeue(j, row, last, do, u.now); refused != nil {
 		return refused, nil
@@ -193,7 +193,7 @@ func (u *Unit) clearKey(ctx context.Context, key string) (nexjob.Amended, error)
 	if err := u.load(ctx, []nexjob.ID{row.Job}); err != nil {
 		return nexjob.Amended{}, err
 	}
-	holder := u.job(row.Job)
+	holder := u.holder(row)
 	change := nexjob.Change{Job: row.Job, Key: key, State: row.Ended}
 	if holder != nil {
 		change.State = holder.ReportedState(u.now)

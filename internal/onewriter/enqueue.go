@@ -66,7 +66,7 @@ func (u *Unit) enqueueOne(ctx context.Context, item *nexjob.NewJob) (nexjob.Answ
 		seen.Key = u.key(item.IdempotencyKey)
 	}
 	if seen.Key != nil {
-		seen.Holder = u.job(seen.Key.Job)
+		seen.Holder = u.holder(seen.Key)
 	}
 	judged := rules.Judge(item, seen, u.now)
 	answer := judged.Answer

@@ -289,6 +289,15 @@ func (u *Unit) key(key string) *nexjob.KeyRow {
 	return nil
 }
 
+// holder returns the loaded record of the key's last job, nil when it is gone. A job
+// that was made under its ID afterwards, without the key, is another job.
+func (u *Unit) holder(row *nexjob.KeyRow) *nexjob.Job {
+	if j := u.job(row.Job); j != nil && j.Key == row.Key {
+		return j
+	}
+	return nil
+}
+
 func (u *Unit) putKey(row nexjob.KeyRow) {
 	if old := u.key(row.Key); old != nil && old.Operation != row.Operation {
 		u.loose[old.Operation] = true
