@@ -87,18 +87,31 @@ func (p *Pulse) Quiet(now time.Time, lease time.Duration) bool {
 
 // Dead reports whether the lease of a Processing job has run out. A lease that
 // ended in a gap gets the time that the gap took from it, and at least a round of
-// renewal, from the gap's end. Two gaps are forgiven, so that no lease lives for
-// ever.
+// renewal, from the gap's end; one that a gap left less than a round gets the round.
+// Two gaps are forgiven, so that no lease lives for ever.
 func (p *Pulse) Dead(j *nexjob.Job, now time.Time) bool {
-	until := j.LeaseUntil
+	until, round := p.survived(j), j.LeaseFor/3
 	for range 2 {
 		i := slices.IndexFunc(p.Gaps, func(g Gap) bool {
-			return g.length() >= j.LeaseFor/3 && !until.Before(g.Start) && !until.After(g.End)
+			return g.length() >= round && !until.Before(g.Start) && !until.After(g.End)
 		})
 		if i < 0 {
 			break
 		}
-		until = p.Gaps[i].End.Add(max(until.Sub(p.Gaps[i].Start), j.LeaseFor/3))
+		until = p.Gaps[i].End.Add(max(until.Sub(p.Gaps[i].Start), round))
 	}
 	return !until.After(now)
+}
+
+// survived returns when a lease ends that has a gap behind it.
+func (p *Pulse) survived(j *nexjob.Job) time.Time {
+	until, round := j.LeaseUntil, j.LeaseFor/3
+	granted := until.Add(-j.LeaseFor)
+	for _, g := range p.Gaps {
+		within := !granted.After(g.Start) && g.End.Before(j.LeaseUntil)
+		if next := g.End.Add(round); within && g.length() >= round && next.After(until) {
+			until = next
+		}
+	}
+	return until
 }
