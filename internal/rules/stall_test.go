@@ -66,7 +66,7 @@ func TestThePulseStaysSmallAndKeepsWhatMatters(t *testing.T) {
 	for i := range 100 {
 		now += time.Second
 		p.Beat(at(now))
-		if len(p.Gaps) > 8 {
+		if len(p.Gaps) > 16 {
 			t.Fatalf("%d gaps kept", len(p.Gaps))
 		}
 		if long := p.Gaps[0].End.Sub(p.Gaps[0].Start) == 20*time.Second; i < 19 && !long || i > 22 && long {
