@@ -2,6 +2,7 @@ package nexjob
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -30,6 +31,9 @@ type ClientOptions struct {
 	// *KeyMismatchError. Without it each NewJob chooses for itself.
 	StrictArgs bool
 }
+
+// errNoStorage answers every call of a client that stands on nothing.
+var errNoStorage = errors.New("NewClient was given no storage")
 
 // NewClient returns a client on a storage, which it neither migrates nor closes.
 func NewClient(store Storage, options ClientOptions) *Client {
@@ -96,6 +100,9 @@ func (c *Client) Close(ctx context.Context) error {
 
 // do makes one step at the storage's time and wraps its error with the verb.
 func (c *Client) do(ctx context.Context, verb string, step func(now time.Time) error) error {
+	if c.store == nil {
+		return fmt.Errorf("nexjob: %s: %w", verb, errNoStorage)
+	}
 	if err := c.time.Do(ctx, step); err != nil {
 		return fmt.Errorf("nexjob: %s: %w", verb, err)
 	}
@@ -105,6 +112,9 @@ func (c *Client) do(ctx context.Context, verb string, step func(now time.Time) e
 // writable refuses a write that the client must not begin: after Close, and under
 // a transaction of the caller, for which it could only wait.
 func (c *Client) writable(ctx context.Context, verb string) error {
+	if c.store == nil {
+		return fmt.Errorf("nexjob: %s: %w", verb, errNoStorage)
+	}
 	if c.closed.Load() {
 		return fmt.Errorf("nexjob: %s: %w", verb, ErrClosed)
 	}

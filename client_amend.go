@@ -2,7 +2,9 @@ package nexjob
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -10,7 +12,8 @@ import (
 
 // Amend applies one action to at most limit jobs that the query selects, oldest
 // first, and answers per job: done, or refused and why. An action that does not make
-// sense is *InvalidError and changes nothing. Only the caller repeats it: after
+// sense is *InvalidError and changes nothing. An empty query selects every job, so a
+// requeue of it also repeats what has succeeded: name the States. Only the caller repeats it: after
 // ErrOutcomeUnknown the same call may go on with the jobs that come next.
 func (c *Client) Amend(ctx context.Context, q Query, do Action, limit int) (Amended, error) {
 	if err := c.writable(ctx, "amend"); err != nil {
@@ -55,7 +58,7 @@ func (c *Client) ClearKey(ctx context.Context, key, by, reason string) error {
 		return err
 	}
 	do := Action{Act: ActClearKey, By: by, Reason: reason}
-	_, err := c.amendOne(ctx, Query{Of: Keys, Key: key}, do, fmt.Sprintf("key %q", key))
+	_, err := c.amendOne(ctx, Query{Of: Keys, Key: key}, do, strconv.Quote(key))
 	return err
 }
 
@@ -146,6 +149,9 @@ func (a *Action) validateVerdict() error {
 		return invalid("value", "only an effect that was applied has one", "leave it out")
 	case len(a.Value) > MaxReceiptBytes:
 		return invalid("value", fmt.Sprintf("%d bytes", len(a.Value)), fmt.Sprintf("at most %d", MaxReceiptBytes))
+	case len(a.Value) > 0 && !json.Valid(a.Value):
+		return invalid("value", "it is not JSON, and the handler could never read it",
+			"encode what the effect's Send would have returned")
 	case (a.FollowUp != nil) != (a.Verdict == Compensate):
 		return invalid("follow-up", "it belongs to Compensate, and Compensate needs it",
 			"name the job that makes up for the effect")

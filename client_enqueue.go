@@ -105,6 +105,9 @@ func (c *Client) prepare(job *NewJob) error {
 		job.ID = NewID()
 	}
 	job.StrictArgs = job.StrictArgs || c.strict
+	if job.Err == nil && job.Kind == "" {
+		job.Err = invalid("job", "it has no kind", "build it with Kind.New or RawJob")
+	}
 	if job.Err == nil && job.Fingerprint.IsZero() {
 		job.Fingerprint, job.Err = argsFingerprint(job.Args)
 	}

@@ -3,6 +3,7 @@ package nexjob_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -158,13 +159,85 @@ func TestRepeatsEndWithTheContext(t *testing.T) {
 	})
 }
 
+// What was forgotten is answered by the calls, not by a panic.
+func TestAClientWithoutAStorageOrATransaction(t *testing.T) {
+	t.Parallel()
+	ctx, job := t.Context(), ChargeCard.New(Charge{}, nexjob.Options{})
+	none := nexjob.NewClient(nil, nexjob.ClientOptions{})
+	s := newShop(t)
+	for name, call := range map[string]func() error{
+		"enqueue":        func() error { _, err := none.Enqueue(ctx, job); return err },
+		"find":           func() error { _, err := none.Find(ctx, nexjob.Query{}); return err },
+		"clear key":      func() error { return none.ClearKey(ctx, "a", "", "") },
+		"wait":           func() error { _, err := none.Wait(ctx, nexjob.NewID()); return err },
+		"in":             func() error { _, err := none.In(anyTx{}).Enqueue(ctx, job); return err },
+		"no transaction": func() error { _, err := s.client.In(nil).Enqueue(ctx, job); return err },
+	} {
+		want := "given no storage"
+		if name == "no transaction" {
+			want = "wrap an open one"
+		}
+		if err := call(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+	if err := none.Close(ctx); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// An error names the thing once and says what helps.
+func TestWhatErrorsSay(t *testing.T) {
+	t.Parallel()
+	ctx, s := t.Context(), newShop(t)
+	job := ChargeCard.New(Charge{}, nexjob.Options{IdempotencyKey: "payment-42"})
+	answer, err := s.client.Enqueue(ctx, job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+	defer cancel()
+	_, waited := s.client.Wait(short, answer.ID)
+	_, rejected := s.client.Enqueue(ctx, ChargeCard.New(Charge{}, nexjob.Options{
+		IdempotencyKey: "payment-42", WhileActive: nexjob.Reject,
+	}))
+	_, differs := s.client.Enqueue(ctx, ChargeCard.New(Charge{Cents: 1}, nexjob.Options{
+		IdempotencyKey: "payment-42", StrictArgs: true,
+	}))
+	_, empty := s.client.Enqueue(ctx, nexjob.NewJob{})
+	_, raw := s.client.Enqueue(ctx, nexjob.RawJob("charge-card", []byte("{no"), nexjob.Options{}))
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{s.client.ClearKey(ctx, "payment-41", "ann", "seen"), `nexjob: clear key "payment-41": nexjob: not found`},
+		{waited, "last seen Enqueued: context deadline exceeded"},
+		{rejected, "(Enqueued); wait for that job, or cancel it"},
+		{differs, "use another key for other work"},
+		{empty, "nexjob: invalid job: it has no kind; build it with Kind.New or RawJob"},
+		{raw, "nexjob: invalid args: as JSON: invalid character"},
+		{
+			&nexjob.StillUnknownError{Name: "card", Why: "it may still arrive", Until: time.Unix(0, 0)},
+			`effect "card" is still unknown, at least until 1970-01-01T00:00:00Z: it may still arrive`,
+		},
+	} {
+		if tt.err == nil || !strings.Contains(tt.err.Error(), tt.want) {
+			t.Errorf("%v, want %q", tt.err, tt.want)
+		}
+	}
+}
+
+type anyTx struct{}
+
+func (anyTx) Engine() string { return "any" }
+
 // Inside a transaction a failed statement may have broken it: the caller begins anew.
 func TestNothingIsRepeatedInsideATransaction(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	joined := &brokenTx{Storage: s.store}
 	client := nexjob.NewClient(joined, nexjob.ClientOptions{})
-	_, err := client.In(nil).Enqueue(t.Context(), ChargeCard.New(Charge{}, nexjob.Options{}))
+	_, err := client.In(anyTx{}).Enqueue(t.Context(), ChargeCard.New(Charge{}, nexjob.Options{}))
 	if !nexjob.IsTransient(err) || joined.calls != 1 {
 		t.Errorf("%d calls, %v", joined.calls, err)
 	}

@@ -2,9 +2,12 @@ package nexjob
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
+
+var errNoTx = errors.New("there is none; wrap an open one as the engine says, such as with sqlite.Tx")
 
 // TxClient enqueues inside a transaction of the caller: its jobs are visible on
 // commit and gone on rollback. Make one with Client.In for each transaction; like
@@ -19,11 +22,21 @@ type TxClient struct {
 // commits or rolls back. A transaction that the engine does not take, or not in
 // this state, is answered by each call.
 func (c *Client) In(tx Tx) *TxClient {
-	joined, err := c.store.Join(tx)
+	joined, err := c.join(tx)
 	if err != nil {
 		err = fmt.Errorf("nexjob: join the transaction: %w", err)
 	}
 	return &TxClient{client: c, joined: joined, err: err}
+}
+
+func (c *Client) join(tx Tx) (Joined, error) {
+	switch {
+	case c.store == nil:
+		return nil, errNoStorage
+	case tx == nil:
+		return nil, errNoTx
+	}
+	return c.store.Join(tx)
 }
 
 // Enqueue adds a job as Client.Enqueue does, on commit. After an error of the

@@ -37,6 +37,9 @@ func (c *Client) Wait(ctx context.Context, id ID) (Job, error) {
 			return seen, err
 		}
 		if !pauseOrRing(ctx, wait, rings) {
+			if seen.State != 0 {
+				return seen, fmt.Errorf("nexjob: wait for job %s, last seen %s: %w", id, seen.State, context.Cause(ctx))
+			}
 			return seen, fmt.Errorf("nexjob: wait for job %s: %w", id, context.Cause(ctx))
 		}
 	}

@@ -64,7 +64,7 @@ type DuplicateJobError struct {
 // Error names the key, the job and the policy, and says what can be done.
 func (e *DuplicateJobError) Error() string {
 	if e.ExistingState.Active() {
-		return fmt.Sprintf("nexjob: idempotency key %q is held by job %s (%s)",
+		return fmt.Sprintf("nexjob: idempotency key %q is held by job %s (%s); wait for that job, or cancel it",
 			e.IdempotencyKey, e.ExistingJobID, e.ExistingState)
 	}
 	gone := ""
@@ -96,7 +96,8 @@ func (e *KeyMismatchError) Error() string {
 		return fmt.Sprintf("nexjob: idempotency key %q belongs to job %s of kind %q, not %q; "+
 			"give each kind keys of its own", e.IdempotencyKey, e.ExistingJobID, e.ExistingKind, e.Kind)
 	}
-	return fmt.Sprintf("nexjob: idempotency key %q belongs to job %s with other args (fingerprint %s, not %s)",
+	return fmt.Sprintf("nexjob: idempotency key %q belongs to job %s with other args (fingerprint %s, not %s); "+
+		"use another key for other work, or leave StrictArgs out to be answered with that job",
 		e.IdempotencyKey, e.ExistingJobID, e.ExistingFingerprint, e.Fingerprint)
 }
 

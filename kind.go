@@ -3,6 +3,7 @@ package nexjob
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -85,7 +86,11 @@ func argsFingerprint(args []byte) (Fingerprint, error) {
 	if err := validateArgs(args); err != nil {
 		return Fingerprint{}, err
 	}
-	return CanonicalFingerprint(args)
+	fingerprint, err := CanonicalFingerprint(args)
+	if wrong, ok := errors.AsType[*InvalidError](err); ok {
+		err = invalid("args", "as JSON: "+wrong.Why, wrong.Remedy)
+	}
+	return fingerprint, err
 }
 
 // lost reports whether the encoder wrote U+FFFD for a byte that is not UTF-8, as

@@ -175,6 +175,9 @@ func TestValidateActions(t *testing.T) {
 		"follow-up of applied": {
 			Act: nexjob.ActResolve, Verdict: nexjob.Applied, By: "ada", Reason: "x", FollowUp: &followUp,
 		},
+		"value that is not JSON": {
+			Act: nexjob.ActResolve, Verdict: nexjob.Applied, By: "ada", Reason: "x", Value: []byte("R-17"),
+		},
 		"value too large": {
 			Act: nexjob.ActResolve, Verdict: nexjob.Applied, By: "ada", Reason: "x",
 			Value: make([]byte, nexjob.MaxReceiptBytes+1),

@@ -91,7 +91,10 @@ const (
 	// ActClearKey lifts the refusal of an ended job's key and keeps the record.
 	// The query may select Keys, for a key that outlived its record.
 	ActClearKey
-	// ActResolve gives a person's verdict on an effect of an Uncertain job.
+	// ActResolve gives a person's verdict on an effect of an Uncertain job, with By
+	// and Reason. With its last verdict the job is due again: the handler goes on
+	// with Value where the effect was Applied, and sends again, under the same key,
+	// where it was NotApplied.
 	ActResolve
 	// ActExpire ends jobs that were not started by their deadline.
 	ActExpire
@@ -129,7 +132,8 @@ type Action struct {
 
 	// ActResolve: which effect ("" with exactly one open), the verdict, the value
 	// of one that was applied, and the follow-up of Compensate, which is for one job:
-	// a query that selects several is refused.
+	// a query that selects several is refused. The value is the JSON of what Send
+	// would have returned, for good; without one the handler gets the zero value.
 	Effect, Item string
 	Verdict      Verdict
 	Value        []byte

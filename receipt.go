@@ -164,11 +164,15 @@ type StillUnknownError struct {
 	Why        string
 }
 
-// Error says which effect and why.
+// Error says which effect, why, and from when that may change.
 func (e *StillUnknownError) Error() string {
 	name := e.Name
 	if e.Item != "" {
 		name += "/" + e.Item
 	}
-	return fmt.Sprintf("nexjob: the outcome of effect %q is still unknown: %s", name, e.Why)
+	until := ""
+	if !e.Until.IsZero() {
+		until = ", at least until " + clockTime(e.Until)
+	}
+	return fmt.Sprintf("nexjob: the outcome of effect %q is still unknown%s: %s", name, until, e.Why)
 }

@@ -26,6 +26,9 @@ type Result struct {
 
 // Decode reads what the handler left with Run.SetResult into a variable.
 func (r Result) Decode(into any) error {
+	if len(r.Job.Result) == 0 {
+		return fmt.Errorf("nexjobtest: the job is %s and left no result; see Result.Err and Run.SetResult", r.State)
+	}
 	if err := json.Unmarshal(r.Job.Result, into); err != nil {
 		return fmt.Errorf("nexjobtest: result %q: %w", r.Job.Result, err)
 	}

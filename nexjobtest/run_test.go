@@ -126,6 +126,16 @@ func TestRunInRealTime(t *testing.T) {
 	}
 }
 
+// Without a result Decode says how the job ended, not that JSON is missing.
+func TestDecodeWithoutAResult(t *testing.T) {
+	kind := nexjob.KindOf[struct{}]("none", nexjob.Defaults{})
+	result := nexjobtest.Run(t, kind, func(context.Context, *worker.Run, struct{}) error { return nil }, struct{}{})
+	var into any
+	if err := result.Decode(&into); err == nil || !strings.Contains(err.Error(), "the job is Succeeded and left no result") {
+		t.Errorf("decode: %v", err)
+	}
+}
+
 // A job that expires before its handler could be called ends the run too.
 func TestRunOfAJobThatExpires(t *testing.T) {
 	k := nexjob.KindOf[int]("short-lived", nexjob.Defaults{DeadlineAfter: time.Nanosecond})

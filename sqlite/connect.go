@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -73,20 +74,20 @@ func (s *Store) connect(path string, options Options) error {
 		},
 		"_txlock": {"immediate"},
 	}
-	if s.db, err = pool(file, common); err != nil {
+	if s.db, err = pool(file, common, s); err != nil {
 		return err
 	}
 	common.Add("_pragma", "cache_size(-16384)")
 	common.Add("_pragma", "wal_autocheckpoint(4000)")
-	writer, err := pool(file, common)
+	writer, err := pool(file, common, nil)
 	if err != nil {
 		return err
 	}
 	writer.SetMaxOpenConns(1)
-	s.lane = newLane(s, writer)
+	s.lane = newLane(s, writer, options.BusyTimeout)
 	common.Set("_query_only", "1")
 	common.Del("_txlock")
-	if s.readers, err = pool(file, common); err != nil {
+	if s.readers, err = pool(file, common, nil); err != nil {
 		return err
 	}
 	most := max(4, runtime.GOMAXPROCS(0))
@@ -95,12 +96,36 @@ func (s *Store) connect(path string, options Options) error {
 	return nil
 }
 
-func pool(file string, settings url.Values) (*sql.DB, error) {
+// pool makes a pool of connections; owner is set for those of Store.DB.
+func pool(file string, settings url.Values, owner *Store) (*sql.DB, error) {
 	connector, err := driver.NewConnector(file + "?" + settings.Encode())
 	if err != nil {
 		return nil, err
 	}
-	return sql.OpenDB(connector), nil
+	return sql.OpenDB(owned{connector, owner}), nil
+}
+
+// owned are connections that know their store, so that InTx, given a *sql.DB, finds
+// the lane to take turns with and the bell to ring.
+type owned struct {
+	sqldriver.Connector
+	store *Store
+}
+
+// Driver returns the driver of the connections, which tells whose they are.
+func (c owned) Driver() sqldriver.Driver { return ownedDriver{c.Connector.Driver(), c.store} }
+
+type ownedDriver struct {
+	sqldriver.Driver
+	store *Store
+}
+
+// storeOf returns the store whose DB a pool is, nil for the user's own.
+func storeOf(db *sql.DB) *Store {
+	if d, ok := db.Driver().(ownedDriver); ok {
+		return d.store
+	}
+	return nil
 }
 
 // release closes all connections.

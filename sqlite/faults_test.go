@@ -231,7 +231,7 @@ func TestNothingIsLeft(t *testing.T) {
 		_, err := s.Amend(t.Context(), now, nexjob.Query{EndedBefore: now}, nexjob.Action{Act: nexjob.ActPurge}, 1000)
 		step(err)
 	}
-	bounded := map[string]int{"nexjob_meta": 4, "nexjob_migrations": 1}
+	bounded := map[string]int{"nexjob_meta": 3, "nexjob_migrations": 1}
 	for name, rows := range tableSizes(t, s) {
 		if rows > bounded[name] {
 			t.Errorf("%s still holds %d rows", name, rows)

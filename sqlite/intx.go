@@ -30,27 +30,37 @@ import (
 // long; with another driver f must return the statement's error. Either way no step of
 // the store in it is done and InTx answers an error.
 //
-// Calls that need a transaction of their own answer nexjob.ErrInTransaction while
-// f runs, where ctx is a run's. Workers find new jobs at their next poll; Store.InTx
-// wakes them.
+// In f enqueue with Client.In: Client.Enqueue and the other calls that need a
+// transaction of their own wait for the lock until the limit. Where ctx is a run's, or
+// one of nexjob.WithOpenTx, they answer nexjob.ErrInTransaction at once.
+//
+// With a Store's DB it is Store.InTx. With a *sql.DB of the user's own, workers find
+// new jobs at their next poll, and a busy store in the same process may keep it
+// waiting longer.
 func InTx(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) error {
-	return inTx(ctx, db, DefaultTxLimit, f)
+	if s := storeOf(db); s != nil {
+		return s.InTx(ctx, f)
+	}
+	return inTx(ctx, db, DefaultTxLimit, nil, f)
 }
 
-// InTx is the function InTx on connections of DB, with Options.TxLimit; after the
-// commit it wakes idle workers of this process.
+// InTx is the function InTx on connections of DB, with Options.TxLimit. It takes
+// turns with the store's own steps, and after the commit it wakes idle workers of
+// this process.
 func (s *Store) InTx(ctx context.Context, f func(tx *sql.Tx) error) error {
 	if s.closed.Load() {
 		return wrap("in tx", nexjob.ErrClosed)
 	}
-	if err := inTx(ctx, s.db, s.txLimit, f); err != nil {
+	if err := inTx(ctx, s.db, s.txLimit, s.lane, f); err != nil {
 		return err
 	}
 	s.bell.Ring()
 	return nil
 }
 
-func inTx(ctx context.Context, db *sql.DB, limit time.Duration, f func(tx *sql.Tx) error) error {
+func inTx(
+	ctx context.Context, db *sql.DB, limit time.Duration, turns *lane, f func(tx *sql.Tx) error,
+) error {
 	if nexjob.InTx(ctx) {
 		return wrap("in tx", nexjob.ErrInTransaction)
 	}
@@ -61,13 +71,23 @@ func inTx(ctx context.Context, db *sql.DB, limit time.Duration, f func(tx *sql.T
 	_, leave := nexjob.EnterTx(ctx)
 	defer leave()
 	tooLong := fmt.Errorf("the transaction held the file for longer than %s and was rolled back: "+
-		"keep slow work, such as calls of other services, out of it", limit)
+		"keep slow work, such as calls of other services, out of it, and enqueue in it with Client.In, "+
+		"for Client.Enqueue waits until it ends", limit)
 	// The transaction has a context of its own, which ends with the caller's, at the
 	// limit, and never once the commit has begun.
 	open, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
 	leaveCaller := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
 	defer leaveCaller()
+	if turns != nil {
+		leaveTurn, err := turns.enter(open)
+		if err != nil {
+			return wrap("in tx", ended(open, err))
+		}
+		defer leaveTurn()
+		// At the limit the file is free again, also while f has not noticed.
+		defer context.AfterFunc(open, leaveTurn)()
+	}
 	conn, err := db.Conn(open)
 	if err != nil {
 		return wrap("in tx", ended(open, err))

@@ -121,17 +121,36 @@ func TestInTx(t *testing.T) {
 	}
 }
 
-// TestInTxRings: workers of this process hear of a commit of Store.InTx.
+// TestInTxRings: workers of this process hear of a commit on the store's DB.
 func TestInTxRings(t *testing.T) {
 	s := shop(t, sqlite.Options{})
 	rings, stop := s.Bell().Listen()
 	defer stop()
-	if err := s.InTx(t.Context(), func(tx *sql.Tx) error {
-		return enqueueIn(t.Context(), s, tx, keyedJob("k"))
-	}); err != nil {
+	work := func(tx *sql.Tx) error { return enqueueIn(t.Context(), s, tx, keyedJob("")) }
+	if err := s.InTx(t.Context(), work); err != nil {
 		t.Fatal(err)
 	}
 	<-rings
+	if err := sqlite.InTx(t.Context(), s.DB(), work); err != nil {
+		t.Fatal(err)
+	}
+	<-rings
+}
+
+// TestInTxWaitsForItself: a step of the store inside f under a context that does not
+// tell waits for f's transaction, which ends at the limit; then everything goes on.
+func TestInTxWaitsForItself(t *testing.T) {
+	s := shop(t, sqlite.Options{TxLimit: 20 * time.Millisecond})
+	err := s.InTx(t.Context(), func(*sql.Tx) error {
+		_, err := s.Enqueue(t.Context(), time.Now(), []nexjob.NewJob{keyedJob("k")})
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "held the file for longer") {
+		t.Errorf("the answer is %v", err)
+	}
+	if n := len(stored(t, s)); n != 1 {
+		t.Errorf("%d jobs are stored, want that of the step", n)
+	}
 }
 
 // TestInTxIsMarked: what would wait for the open transaction is refused at once.

@@ -15,12 +15,17 @@ var _ onewriter.Rows = (*rows)(nil)
 type rows struct {
 	*session
 	pulses *pulseText
+	floor  int64 // of fences
 	keys   keyNotes
 }
 
 // Jobs returns stored jobs.
 func (r *rows) Jobs(ctx context.Context, ids []nexjob.ID) ([]nexjob.Job, error) {
-	return r.jobs(ctx, "jobs by id", hexIDs(ids))
+	c := collector{found: make([]nexjob.Job, 0, len(ids))}
+	if err := r.each(ctx, "jobs by id", c.take, hexIDs(ids)); err != nil {
+		return nil, err
+	}
+	return c.found, r.complete(ctx, &c)
 }
 
 // Due returns claimable jobs in order.
@@ -174,7 +179,7 @@ func (s *session) Bodies(ctx context.Context, jobs []*nexjob.Job) error {
 // WriteJobs writes changed records: what frees a key before what takes it, so that
 // no moment has two active jobs under one key.
 func (r *rows) WriteJobs(ctx context.Context, writes []onewriter.JobWrite) error {
-	var changes []change
+	changes := make([]change, 0, len(writes))
 	for i := range writes {
 		w := &writes[i]
 		switch {
@@ -214,11 +219,11 @@ func (r *rows) changeJobs(ctx context.Context, changes []change) error {
 		return err
 	}
 	for _, ended := range []bool{true, false} {
-		for i := range rest {
-			if rest[i].write.Job.State.Terminal() != ended {
+		for _, c := range rest {
+			if c.write.Job.State.Terminal() != ended {
 				continue
 			}
-			if err := r.changeJob(ctx, &rest[i]); err != nil {
+			if err := r.changeJob(ctx, c); err != nil {
 				return err
 			}
 		}

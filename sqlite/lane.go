@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/internal/onewriter"
@@ -27,8 +28,16 @@ const (
 type lane struct {
 	store *Store
 	pool  *sql.DB
-	conn  *sql.Conn
-	rows  *rows
+
+	busyTime time.Duration
+
+	conn *sql.Conn
+	rows *rows
+
+	// writing holds a token that this process's writers take in turn, the lane and
+	// transactions of InTx: SQLite's lock alone would let a busy lane come first for
+	// seconds on end.
+	writing chan struct{}
 
 	cancel context.CancelFunc // ends the waiting for other writers, at Close
 	ended  chan struct{}
@@ -39,8 +48,13 @@ type lane struct {
 	closed  bool
 }
 
-func newLane(s *Store, pool *sql.DB) *lane {
-	return &lane{store: s, pool: pool, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
+func newLane(s *Store, pool *sql.DB, busyTime time.Duration) *lane {
+	l := &lane{
+		store: s, pool: pool, busyTime: busyTime, ended: make(chan struct{}), wake: make(chan struct{}, 1),
+		writing: make(chan struct{}, 1),
+	}
+	l.writing <- struct{}{}
+	return l
 }
 
 // start takes the connection and begins to serve.
@@ -60,10 +74,15 @@ func (l *lane) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, err := conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil { // see begin
+		_ = conn.Close()
+		return err
+	}
 	l.conn = conn
 	l.rows = &rows{
 		session: &session{sheet: l.store.sheet, on: conn, prepare: conn.PrepareContext},
 		pulses:  new(pulseText),
+		floor:   l.store.floor,
 	}
 	return nil
 }
@@ -148,7 +167,13 @@ func (l *lane) anyone() bool {
 // turn runs one transaction. The calls are taken up once the write lock is held:
 // until then a caller may leave, and more may come.
 func (l *lane) turn(ctx context.Context) {
-	err := l.begin(ctx)
+	leave, err := l.enter(ctx)
+	if err != nil {
+		l.refuse(nexjob.ErrClosed)
+		return
+	}
+	defer leave()
+	err = l.begin(ctx)
 	switch {
 	case err == nil:
 		l.run(ctx, l.take())
@@ -161,15 +186,37 @@ func (l *lane) turn(ctx context.Context) {
 	}
 }
 
-// begin takes the file's write lock, waiting at most for the busy time.
+// enter waits for the turn of a writer of this process, until leave.
+func (l *lane) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case <-l.writing:
+		return sync.OnceFunc(func() { l.writing <- struct{}{} }), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// begin takes the file's write lock, waiting at most for the busy time. It asks more
+// often than SQLite's own waiting does, which comes to sleep for 100 ms: a busy writer
+// in another process leaves the file free for moments only.
 func (l *lane) begin(ctx context.Context) error {
 	if l.conn == nil {
 		if err := l.connect(ctx); err != nil {
 			return err
 		}
 	}
-	_, err := l.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
-	return err
+	var err error
+	for waited := time.Duration(0); ; {
+		_, err = l.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+		if err == nil || !isBusy(err) || waited >= l.busyTime {
+			return err
+		}
+		again := min(max(waited/256, time.Millisecond), 20*time.Millisecond)
+		if err := pause(ctx, again); err != nil {
+			return err
+		}
+		waited += again
+	}
 }
 
 // take takes up the calls of one transaction: renewals before all others, which

@@ -97,13 +97,16 @@ func (r *rows) DropExpired(ctx context.Context, now time.Time, n int) (int, erro
 	return int(dropped), err
 }
 
-// Fences draws numbers. A rollback gives them back: nobody has seen them.
+// Fences draws numbers. A rollback gives them back: nobody has seen them. Where the
+// file has lost writes, at a power failure under Normal or by being put back from a
+// backup, numbers that were handed out are forgotten; so none is drawn below a floor
+// that the time of Open sets, which no store opened earlier has reached.
 func (r *rows) Fences(ctx context.Context, n int) (int64, error) {
 	last := int64(0)
 	err := r.each(ctx, "draw fences", func(v values) error {
 		last = v.int64(0)
 		return nil
-	}, n)
+	}, r.floor, n)
 	if err == nil && last == 0 {
 		err = errors.New("draw fences: the counter is missing")
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -138,6 +139,20 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("open %q: %v", path, err)
 		}
 	}
+	text := filepath.Join(folder, "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("not a database ", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, remedy := range map[string]string{
+		filepath.Join(folder, "none", "a.db"): "make it first",
+		folder:                                "name a file in it",
+		text:                                  "name another file",
+	} {
+		_, err := Open(t.Context(), path, Options{})
+		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), remedy) {
+			t.Errorf("open %q: %v, want %q", path, err, remedy)
+		}
+	}
 	path := filepath.Join(folder, "a.db")
 	for _, o := range []Options{{Synchronous: 2}, {BusyTimeout: -1}, {TxLimit: 2 * time.Hour}} {
 		if _, err := Open(t.Context(), path, o); !errors.Is(err, nexjob.ErrInvalid) {
@@ -174,37 +189,57 @@ func TestOddPaths(t *testing.T) {
 	}
 }
 
-// TestFencesGrow: a file that may have lost commits at a power failure begins a new
-// epoch when it is opened.
+// TestFencesGrow: also when the file has forgotten the newest ones, as after a power
+// failure under Normal or when it is put back from a backup.
 func TestFencesGrow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
+	now := time.Now()
+	var backup []byte
 	last := int64(0)
-	for i, mode := range []Synchronous{Full, Normal, Full, Full} {
-		s, err := Open(t.Context(), path, Options{Synchronous: mode})
+	for range 4 {
+		if backup != nil {
+			if err := os.WriteFile(path, backup, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now = now.Add(time.Second)
+		s, err := Open(t.Context(), path, Options{Clock: func() time.Time { return now }})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Enqueue(t.Context(), time.Now(), []nexjob.NewJob{charge("")}); err != nil {
+		for range 3 {
+			if _, err := s.Enqueue(t.Context(), now, []nexjob.NewJob{charge("")}); err != nil {
+				t.Fatal(err)
+			}
+			claimed, err := s.Claim(t.Context(), now, ask(1))
+			if err != nil || len(claimed) != 1 {
+				t.Fatal(err, claimed)
+			}
+			if fence := claimed[0].Job.Fence; fence <= last {
+				t.Errorf("fence %d after %d", fence, last)
+			}
+			last = claimed[0].Job.Fence
+		}
+		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		claimed, err := s.Claim(t.Context(), time.Now(), ask(1))
-		if err != nil || len(claimed) != 1 {
-			t.Fatal(err, claimed)
+		if backup == nil {
+			if backup, err = os.ReadFile(path); err != nil {
+				t.Fatal(err)
+			}
 		}
-		fence := claimed[0].Job.Fence
-		if fence <= last || i > 0 && fence>>32 == last>>32 {
-			t.Errorf("opened the %d. time: fence %d after %d", i+1, fence, last)
-		}
-		last = fence
-		_ = s.Close()
 	}
 }
 
-// TestSettings: the user's connections and the lane's commit as Options say.
+// TestSettings: the user's connections commit as Options say.
 func TestSettings(t *testing.T) {
 	for mode, want := range map[Synchronous]int64{Full: 2, Normal: 1} {
 		s := testStore(t, Options{Synchronous: mode, BusyTimeout: 1234 * time.Millisecond})
-		for name, on := range map[string]runner{"DB": s.db, "the lane": s.lane.conn, "readers": s.readers} {
+		var lane int64
+		if err := s.lane.conn.QueryRowContext(t.Context(), "PRAGMA synchronous").Scan(&lane); err != nil || lane != want {
+			t.Errorf("synchronous of the lane is %d, want %d: %v", lane, want, err)
+		}
+		for name, on := range map[string]runner{"DB": s.db, "readers": s.readers} {
 			for pragma, want := range map[string]int64{"synchronous": want, "busy_timeout": 1234, "foreign_keys": 0} {
 				rows, err := on.QueryContext(t.Context(), "PRAGMA "+pragma)
 				if err != nil {

@@ -258,10 +258,10 @@ func (c *change) endedWell() (stamp, bool) {
 }
 
 // writeBulk writes the changes that go together and returns the others.
-func (r *rows) writeBulk(ctx context.Context, changes []change) ([]change, error) {
-	leases, ends := make(map[leaseAs][]change), make(map[stamp][]change)
-	var rest []change
-	for _, c := range changes {
+func (r *rows) writeBulk(ctx context.Context, changes []change) (rest []*change, err error) {
+	leases, ends := make(map[leaseAs][]*change), make(map[stamp][]*change)
+	for i := range changes {
+		c := &changes[i]
 		if as, ok := c.leased(); ok {
 			leases[as] = append(leases[as], c)
 		} else if at, ok := c.endedWell(); ok {
@@ -271,7 +271,7 @@ func (r *rows) writeBulk(ctx context.Context, changes []change) ([]change, error
 		}
 	}
 	for as, group := range leases {
-		slices.SortFunc(group, func(a, b change) int { return cmp.Compare(a.is.fence, b.is.fence) })
+		slices.SortFunc(group, func(a, b *change) int { return cmp.Compare(a.is.fence, b.is.fence) })
 		first, last := group[0].is.fence, group[len(group)-1].is.fence
 		if last-first != int64(len(group))-1 || len(group) == 1 {
 			rest = append(rest, group...)
@@ -293,7 +293,7 @@ func (r *rows) writeBulk(ctx context.Context, changes []change) ([]change, error
 	return rest, nil
 }
 
-func idsOf(changes []change) string {
+func idsOf(changes []*change) string {
 	ids := make([]nexjob.ID, len(changes))
 	for i := range changes {
 		ids[i] = changes[i].is.id

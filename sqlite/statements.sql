@@ -263,11 +263,8 @@ DELETE FROM nexjob_entries WHERE rowid IN (
 -- What is remembered of the file itself.
 
 -- name: draw fences
-UPDATE nexjob_meta SET number = number + ? WHERE name = 'fence' RETURNING number
-
--- name: raise fences
--- A new epoch in the high bits, above any number that lost commits may have given out.
-UPDATE nexjob_meta SET number = ((number >> 32) + 1) << 32 WHERE name = 'fence'
+-- Above a floor that grows with the time at which stores are opened.
+UPDATE nexjob_meta SET number = max(number, ?) + ? WHERE name = 'fence' RETURNING number
 
 -- name: pulse
 SELECT number, text FROM nexjob_meta WHERE name = 'pulse'
@@ -280,9 +277,6 @@ UPDATE nexjob_jobs SET lease_until = ?1 + lease_ns / 1000 WHERE lease_until > ?1
 
 -- name: meta
 SELECT number, text FROM nexjob_meta WHERE name = ?
-
--- name: put meta
-INSERT INTO nexjob_meta (name, number, text) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING
 
 -- name: take the write lock
 -- Changes nothing: what counts is that it is a write.

@@ -47,6 +47,7 @@ type Store struct {
 	id      string // of the file
 	clock   func() time.Time
 	txLimit time.Duration
+	floor   int64 // of fences: the seconds at Open, and room for a million claims in each
 	sheet   sheet
 	steps   []migration
 	bell    *nexjob.Bell
@@ -65,7 +66,10 @@ var (
 )
 
 // Open opens or makes the file and brings its schema up to date. The path is a
-// plain file name; a store in memory is package memory's.
+// plain file name in a folder that exists; a store in memory is package memory's.
+//
+// One store per process and file is enough for all its goroutines. A second one
+// works, as other processes do, but hears of new jobs only at its workers' next poll.
 func Open(ctx context.Context, path string, options Options) (*Store, error) {
 	s, err := open(ctx, path, options)
 	if err != nil {
@@ -79,6 +83,7 @@ func open(ctx context.Context, path string, options Options) (_ *Store, err erro
 		return nil, err
 	}
 	s := &Store{clock: onewriter.HostClock(options.Clock), txLimit: options.TxLimit, bell: nexjob.NewBell()}
+	s.floor = max(s.clock().Unix(), 0) << 20
 	if s.sheet, err = parseSheet(statementText); err != nil {
 		return nil, err
 	}
@@ -88,15 +93,15 @@ func open(ctx context.Context, path string, options Options) (_ *Store, err erro
 	if err := s.connect(path, options); err != nil {
 		return nil, err
 	}
-	if err := s.start(ctx, options); err != nil {
+	if err := s.start(ctx); err != nil {
 		_ = s.release()
-		return nil, err
+		return nil, notOpened(path, err)
 	}
 	return s, nil
 }
 
 // start makes the file ready and begins to serve.
-func (s *Store) start(ctx context.Context, options Options) (err error) {
+func (s *Store) start(ctx context.Context) (err error) {
 	if err := useWAL(ctx, s.db); err != nil {
 		return err
 	}
@@ -104,9 +109,6 @@ func (s *Store) start(ctx context.Context, options Options) (err error) {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	if s.id, err = identity(ctx, s.db, s.sheet); err != nil {
-		return err
-	}
-	if err := s.raiseFences(ctx, options.Synchronous); err != nil {
 		return err
 	}
 	if s.look, err = s.readers.PrepareContext(ctx, s.sheet["anything to claim"]); err != nil {
@@ -125,25 +127,6 @@ func identity(ctx context.Context, on runner, statements sheet) (string, error) 
 	return id, err
 }
 
-// raiseFences begins a new epoch of fences where a power failure may have taken
-// commits whose fences were given out: fences grow also then.
-func (s *Store) raiseFences(ctx context.Context, mode Synchronous) error {
-	all := &session{sheet: s.sheet, on: s.db}
-	lax := mode == Normal
-	err := all.each(ctx, "meta", func(values) error {
-		lax = true
-		return nil
-	}, "lax")
-	if err != nil || !lax {
-		return err
-	}
-	if _, err := all.exec(ctx, "put meta", "lax", 1, ""); err != nil {
-		return err
-	}
-	_, err = all.exec(ctx, "raise fences")
-	return err
-}
-
 // DB returns connections to the file for tables of the user's own: transactions
 // begin IMMEDIATE and wait their turn for BusyTimeout. Foreign keys are off, as
 // SQLite has it, until the user turns them on. It is closed by Close. Do not hold a
@@ -151,8 +134,8 @@ func (s *Store) raiseFences(ctx context.Context, mode Synchronous) error {
 func (s *Store) DB() *sql.DB { return s.db }
 
 // Bell rings after each step of this process that made a job claimable or ended
-// one. A step inside a transaction that InTx, the function, or the caller commits
-// does not ring.
+// one, and after InTx on DB. A step inside a transaction that the caller commits does not
+// ring.
 func (s *Store) Bell() *nexjob.Bell { return s.bell }
 
 // Clock returns the store's time.

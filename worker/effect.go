@@ -122,7 +122,7 @@ func (e Effect[T]) check() error {
 	case e.RepeatableFor > 0 && e.AtMostOnce:
 		return errors.New("RepeatableFor and AtMostOnce contradict each other: keep one")
 	}
-	if err := nexjob.ValidateName("effect", e.Name); err != nil {
+	if err := nexjob.ValidateName("effect name", e.Name); err != nil {
 		return err
 	}
 	if e.Item != "" {
@@ -161,7 +161,9 @@ func NoResult(f func(ctx context.Context, key string) error) func(context.Contex
 
 // Refused says that the outside service definitely did not apply the request and
 // will not: the key is finished, and a later try sends under the next one, because
-// services replay a refusal that they have stored. Refused(nil) is nil.
+// services replay a refusal that they have stored. Where asking again makes no sense,
+// as with a card that is declined for good, say so too: Permanent(Refused(err)).
+// Refused(nil) is nil.
 func Refused(err error) error {
 	if err == nil {
 		return nil

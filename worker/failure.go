@@ -49,8 +49,9 @@ type retryAfterError struct {
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
 
-// Snooze asks for the job to be run again after d. It spends no try, so a handler
-// that waits for something may return it as often as it likes.
+// Snooze asks for the job to be run again after d, at least a millisecond. It spends
+// no try, so a handler that waits for something may return it as often as it likes;
+// one that always returns it never ends, unless the job has a deadline.
 func Snooze(d time.Duration) error { return &snoozeError{max(clampDelay(d), time.Millisecond)} }
 
 type snoozeError struct{ after time.Duration }

@@ -220,7 +220,7 @@ func step[T any](
 ) (T, error) {
 	var none T
 	wrap := func(err error) (T, error) { return none, fmt.Errorf("worker: step %q: %w", name, err) }
-	if err := nexjob.ValidateName("step", name); err != nil {
+	if err := nexjob.ValidateName("step name", name); err != nil {
 		return wrap(Permanent(err))
 	}
 	if err := run.enter(ctx, name, "", inTx); err != nil {

@@ -135,8 +135,13 @@ func (o Options) validate() error {
 	mistake := func(format string, args ...any) {
 		mistakes = append(mistakes, fmt.Errorf("worker: option "+format, args...))
 	}
-	if o.Slots < 0 || o.CrashLimit < 0 || o.LookupLimit < 0 {
-		mistake("Slots, CrashLimit or LookupLimit is negative")
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"Slots", o.Slots}, {"CrashLimit", o.CrashLimit}, {"LookupLimit", o.LookupLimit}} {
+		if n.value < 0 {
+			mistake("%s is negative (%d): want 1 or more, or 0 for the default", n.name, n.value)
+		}
 	}
 	for _, d := range []struct {
 		name  string

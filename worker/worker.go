@@ -17,7 +17,7 @@ import (
 )
 
 // Worker runs the handlers of the kinds that it serves. Make one with New, give it
-// handlers with Handle, and call Run once.
+// handlers with Handle, and call Run once: until then nothing is worked.
 type Worker struct {
 	store   nexjob.Storage
 	clock   *nexjob.StorageTime
@@ -128,7 +128,8 @@ func (w *Worker) handle(kind string, defaults nexjob.Defaults, call func(context
 			continue
 		}
 		if other, taken := w.handlers[name]; taken {
-			mistake("kind %q has a handler already (of kind %q)", name, other.kind)
+			mistake("kind %q has a handler already, that of kind %q: give a kind one handler, and a name to one kind",
+				name, other.kind)
 			continue
 		}
 		w.handlers[name] = h

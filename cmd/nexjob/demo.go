@@ -32,7 +32,7 @@ order has been charged.`,
 				o.Seed = uint64(time.Now().UnixMicro())
 			}
 			if cmd.Flags().Changed("orders") && o.Orders == 0 {
-				return &demo.InputError{Name: "--orders", Why: "0: want 1 or more"}
+				return &demo.InputError{Name: "--orders", Why: "0: want 1 or more; leave it out for what the input holds"}
 			}
 			o.Stdin, o.Progress = cmd.InOrStdin(), cmd.ErrOrStderr()
 			report, err := demo.Run(cmd.Context(), o)

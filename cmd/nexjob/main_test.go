@@ -17,6 +17,8 @@ func TestRun(t *testing.T) {
 	}{
 		{"no command teaches", nil, 0, "Available Commands:", ""},
 		{"version", []string{"version"}, 0, runtime.Version(), ""},
+		{"version as a flag", []string{"--version"}, 0, runtime.Version(), ""},
+		{"unknown flag", []string{"demo", "--nope"}, 2, "", "unknown flag: --nope; see nexjob demo --help"},
 		{"unknown command", []string{"vers"}, 2, "", `unknown command "vers"`},
 		{"argument too many", []string{"version", "all"}, 2, "", `unknown command "all"`},
 	}

@@ -74,7 +74,7 @@ func (u *Unit) enqueueOne(ctx context.Context, item *nexjob.NewJob) (nexjob.Answ
 	case judged.Fresh:
 		for _, p := range item.Parents {
 			if u.job(p.ID) == nil {
-				return nexjob.Answer{ID: item.ID, Err: fmt.Errorf("parent %s: %w", p.ID, nexjob.ErrUnknownParent)}, nil
+				return nexjob.Answer{ID: item.ID, Err: unknownParent(p.ID)}, nil
 			}
 		}
 		j, err := u.create(ctx, item, answer.Operation)
@@ -164,4 +164,8 @@ func (u *Unit) ended(ctx context.Context, j *nexjob.Job) error {
 		u.putKey(*row)
 	}
 	return nil
+}
+
+func unknownParent(id nexjob.ID) error {
+	return fmt.Errorf("%w %s: enqueue it first; it may have been deleted or purged", nexjob.ErrUnknownParent, id)
 }

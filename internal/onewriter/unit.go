@@ -120,7 +120,13 @@ func (u *Unit) End(ctx context.Context) (wrote bool, err error) {
 }
 
 func (u *Unit) flushJobs(ctx context.Context) error {
-	var writes []JobWrite
+	dirty := 0
+	for _, s := range u.jobs {
+		if s.dirty {
+			dirty++
+		}
+	}
+	writes := make([]JobWrite, 0, dirty) // records are large
 	for _, s := range u.jobs {
 		if !s.dirty || !s.there && s.was == nil {
 			continue
