@@ -249,7 +249,7 @@ func runChaos(b *bench, seed uint64) {
 	kind := nexjob.KindOf[args]("a", nexjob.Defaults{
 		MaxAttempts: 8, Retry: nexjob.Retry{Initial: time.Second, Max: 20 * time.Second},
 	})
-	var rows sync.Map // business rows, by job
+	rows := make(map[nexjob.ID]int) // business rows, by job: in a transaction there is one writer
 	handler := func(store *memory.Store) func(ctx context.Context, run *worker.Run, a args) error {
 		return func(ctx context.Context, run *worker.Run, a args) error {
 			e := worker.Effect[paid]{
@@ -290,8 +290,7 @@ func runChaos(b *bench, seed uint64) {
 				if c.happens(5) {
 					return errNobodyKnows // rolls back
 				}
-				n, _ := rows.LoadOrStore(run.JobID(), new(int))
-				*n.(*int)++
+				rows[run.JobID()]++
 				return nil
 			})
 		}
@@ -344,7 +343,10 @@ func runChaos(b *bench, seed uint64) {
 	b.sleep(15 * time.Second)
 	for _, k := range append(gone, crews...) {
 		select {
-		case <-k.done:
+		case err := <-k.done:
+			if left := (*worker.StopError)(nil); err != nil && !errors.As(err, &left) {
+				b.Errorf("Run returned %v", err)
+			}
 		default:
 			b.Error("Run does not return")
 		}
@@ -362,7 +364,7 @@ func runChaos(b *bench, seed uint64) {
 				b.Errorf("job %d was sent %d times under %s, at most once was promised", i, n, r.OutsideKey)
 			}
 		}
-		switch n, _ := rows.Load(id); {
+		switch n := rows[id]; {
 		case applied > 1:
 			b.Errorf("job %d: applied %d times: %+v", i, applied, b.receipts(id))
 		case !j.State.Terminal() && j.State != nexjob.Uncertain:
@@ -371,10 +373,8 @@ func runChaos(b *bench, seed uint64) {
 			b.Errorf("job %d succeeded, and its effect was applied %d times", i, applied)
 		case j.State.Terminal() && happened != (applied == 1):
 			b.Errorf("job %d is %v: its effect was applied %d times, and is confirmed: %v", i, j.State, applied, happened)
-		case i%3 == 0 && (j.State == nexjob.Succeeded) != (n != nil):
-			b.Errorf("job %d is %v, and its row is there: %v", i, j.State, n != nil)
-		case n != nil && *n.(*int) > 1:
-			b.Errorf("job %d has %d rows", i, *n.(*int))
+		case i%3 == 0 && (j.State == nexjob.Succeeded) != (n == 1), n > 1:
+			b.Errorf("job %d is %v, and has %d rows", i, j.State, n)
 		}
 	}
 }

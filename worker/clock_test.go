@@ -82,7 +82,10 @@ func TestManyJobsAreCounted(t *testing.T) {
 		worker.Handle(w, kind, func(_ context.Context, run *worker.Run, a args) error {
 			n := live.Add(1)
 			defer live.Add(-1)
-			for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+			for was := most.Load(); n > was; was = most.Load() {
+				if most.CompareAndSwap(was, n) {
+					break
+				}
 			}
 			started.Add(1)
 			time.Sleep(50 * time.Millisecond)

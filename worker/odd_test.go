@@ -147,8 +147,12 @@ func TestNextBesideCompleteIn(t *testing.T) {
 		t.Error(err)
 	}
 	tallies, err := client.Count(t.Context(), nexjob.Query{Queues: []string{"later"}})
-	if err != nil || len(tallies) > 0 && int64(tallies[0].Jobs) != accepted.Load() || len(tallies) == 0 && accepted.Load() > 0 {
-		t.Errorf("%d jobs were accepted, stored are %+v, %v", accepted.Load(), tallies, err)
+	stored := int64(0)
+	for _, tally := range tallies {
+		stored += tally.Jobs
+	}
+	if err != nil || stored != accepted.Load() {
+		t.Errorf("%d jobs were accepted, %d are stored, %v", accepted.Load(), stored, err)
 	}
 }
 
@@ -189,7 +193,10 @@ func TestStopOfAHungStorage(t *testing.T) {
 		returned := make(chan error, 1)
 		go func() { returned <- stop() }()
 		select {
-		case <-returned:
+		case err := <-returned:
+			if err != nil {
+				t.Error(err)
+			}
 		case <-time.After(time.Hour):
 			t.Error("Run does not return")
 		}
@@ -251,8 +258,9 @@ func TestPanicsEverywhere(t *testing.T) {
 			return nil
 		},
 	}
+	var nothing any
 	harms := map[string]func(){
-		"panic": func() { panic("boom") }, "nil panic": func() { panic(nil) }, "goexit": runtime.Goexit,
+		"panic": func() { panic("boom") }, "nil panic": func() { panic(nothing) }, "goexit": runtime.Goexit,
 		"error panic": func() { panic(fmt.Errorf("boom: %w", worker.Permanent(errTorn))) },
 	}
 	for spot, call := range spots {

@@ -24,7 +24,7 @@ type Gap struct {
 
 const (
 	shortGap = 250 * time.Millisecond // shorter ones harm no lease that can be renewed
-	gapsKept = 8                      // far more than can matter at once, unless the clock is mad
+	gapsKept = 16                     // far more than can matter at once, unless the clock is mad
 )
 
 // Beat notes a write at now and reports whether the clock went back since the
@@ -62,9 +62,12 @@ func (p *Pulse) forget(now time.Time) {
 	kept := p.Gaps[:0]
 	for i, g := range p.Gaps {
 		matters := g.forgives()
-		for _, next := range p.Gaps[i+1:] { // a lease that g carried over into the next gap
-			if !next.Start.After(g.forgives()) && next.forgives().After(matters) {
-				matters = next.forgives()
+		for range 2 { // a lease that g carried over into the next gap, and that one into another
+			reach := matters
+			for _, next := range p.Gaps[i+1:] {
+				if !next.Start.After(reach) && next.forgives().After(matters) {
+					matters = next.forgives()
+				}
 			}
 		}
 		if matters.After(now) {
@@ -87,18 +90,31 @@ func (p *Pulse) Quiet(now time.Time, lease time.Duration) bool {
 
 // Dead reports whether the lease of a Processing job has run out. A lease that
 // ended in a gap gets the time that the gap took from it, and at least a round of
-// renewal, from the gap's end. Two gaps are forgiven, so that no lease lives for
-// ever.
+// renewal, from the gap's end; one that a gap left less than a round gets the round.
+// Two gaps in which it ends are forgiven, so that no lease lives for ever.
 func (p *Pulse) Dead(j *nexjob.Job, now time.Time) bool {
-	until := j.LeaseUntil
+	until, round := p.survived(j), j.LeaseFor/3
 	for range 2 {
 		i := slices.IndexFunc(p.Gaps, func(g Gap) bool {
-			return g.length() >= j.LeaseFor/3 && !until.Before(g.Start) && !until.After(g.End)
+			return g.length() >= round && !until.Before(g.Start) && !until.After(g.End)
 		})
 		if i < 0 {
 			break
 		}
-		until = p.Gaps[i].End.Add(max(until.Sub(p.Gaps[i].Start), j.LeaseFor/3))
+		until = p.Gaps[i].End.Add(max(until.Sub(p.Gaps[i].Start), round))
 	}
 	return !until.After(now)
+}
+
+// survived returns when a lease ends that has a gap behind it.
+func (p *Pulse) survived(j *nexjob.Job) time.Time {
+	until, round := j.LeaseUntil, j.LeaseFor/3
+	granted := until.Add(-j.LeaseFor)
+	for _, g := range p.Gaps {
+		within := !granted.After(g.Start) && g.End.Before(j.LeaseUntil)
+		if next := g.End.Add(round); within && g.length() >= round && next.After(until) {
+			until = next
+		}
+	}
+	return until
 }
