@@ -16,7 +16,7 @@ func TestWatchSaysWhyItEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	defer func() { _ = store.Close() }()
 	if err := openShop(t.Context(), store.DB(), nil); err != nil {
 		t.Fatal(err)
 	}
