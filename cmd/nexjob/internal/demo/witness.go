@@ -58,6 +58,9 @@ func (w *witness) watch(ctx context.Context, sent <-chan struct{}) error {
 		}
 		began := time.Now()
 		if err := w.look(ctx); err != nil {
+			if ctx.Err() != nil { // it was interrupted, and its error does not say why
+				return context.Cause(ctx)
+			}
 			return err
 		}
 		if through && len(w.waiting) == 0 {
