@@ -97,6 +97,7 @@ func (l *lane) stop() {
 	l.nudge()
 	<-l.ended
 	if l.conn != nil {
+		l.rows.session.close()
 		_ = l.conn.Close()
 	}
 }
@@ -338,6 +339,7 @@ func (l *lane) rollback(ctx context.Context) {
 // renew throws the connection away; the next turn takes a fresh one.
 func (l *lane) renew() {
 	if l.conn != nil {
+		l.rows.session.close()
 		_ = l.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 		_ = l.conn.Close()
 	}

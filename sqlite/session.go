@@ -34,7 +34,7 @@ func (s *session) make(ctx context.Context, name string) error {
 	if s.prepare == nil || s.ready[name] != nil {
 		return nil
 	}
-	ready, err := s.prepare(ctx, s.sheet[name]) //nolint:sqlclosecheck // closed with its connection
+	ready, err := s.prepare(ctx, s.sheet[name]) //nolint:sqlclosecheck // see close
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -43,6 +43,15 @@ func (s *session) make(ctx context.Context, name string) error {
 	}
 	s.ready[name] = ready
 	return nil
+}
+
+// close lets the prepared statements go. A connection with one of them left would stay
+// open, and with it the file: database/sql does not close what a *sql.Conn prepared.
+func (s *session) close() {
+	for _, ready := range s.ready {
+		_ = ready.Close()
+	}
+	s.ready = nil
 }
 
 // exec runs a statement that returns no rows, and answers how many it changed.
