@@ -90,10 +90,7 @@ func (s *Store) check(ctx context.Context, now time.Time) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if off := now.Sub(s.clock()); off > time.Second || off < -time.Second {
-		return fmt.Errorf("%w by %s", nexjob.ErrClock, off)
-	}
-	return nil
+	return onewriter.Guard(s.clock, now)
 }
 
 // step runs one write transaction: f's changes stand together, or, when it answers

@@ -172,10 +172,7 @@ func (s *Store) check(ctx context.Context, now time.Time) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if off := now.Sub(s.clock()); off > time.Second || off < -time.Second {
-		return fmt.Errorf("%w by %s", nexjob.ErrClock, off)
-	}
-	return nil
+	return onewriter.Guard(s.clock, now)
 }
 
 // read runs f on one state of the file, beside the writer.

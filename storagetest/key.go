@@ -21,6 +21,7 @@ func keyChecks() []check {
 			b.check(!b.enqueue(newJob("k"))[0].ArgsDiffer, "ArgsDiffer is set for equal args")
 		}},
 		{"StrictArgs refuses other args", strictArgsRefuses},
+		{"StrictArgs refuses other args after the end", strictArgsOutlast},
 		{"StrictArgs lets equal args pass", func(b *bench) {
 			first := b.add(newJob("k"))
 			n := newJob("k")
@@ -102,6 +103,25 @@ func otherArgsAreTold(b *bench) {
 	b.check(got.Outcome == nexjob.Existing && got.ID == first.ID && got.ArgsDiffer,
 		"answer is %+v, want existing %s with ArgsDiffer", got, first.ID)
 	b.equal("args of the holder", argsOne, string(b.job(first.ID).Args))
+}
+
+// strictArgsOutlast: a strict caller is told as long as the key lives, whatever the
+// policy would do, until a person has cleared the key.
+func strictArgsOutlast(b *bench) {
+	for _, how := range []nexjob.Ending{nexjob.EndSucceeded, nexjob.EndFailed, nexjob.EndCancelled} {
+		key := "k " + how.String()
+		first := newJob(key)
+		b.finish(b.run(first), how)
+		n := jobWith(key, argsTwo)
+		n.StrictArgs = true
+		b.unchanged("a mismatch after the end", func() {
+			b.is(b.enqueue(n)[0].Err, nexjob.ErrKeyMismatch, "other args after "+how.String())
+		})
+		b.act(first.ID, nexjob.ActClearKey)
+		got := b.enqueue(n)[0]
+		b.check(got.Err == nil && got.Outcome == nexjob.Created, "after clear key: %+v", got)
+		b.act(n.ID, nexjob.ActDelete)
+	}
 }
 
 func strictArgsRefuses(b *bench) {

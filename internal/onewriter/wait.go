@@ -1,6 +1,11 @@
 package onewriter
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"github.com/nexjob/nexjob"
+)
 
 // HostClock is the clock of an engine that lives on its user's host, unless its
 // options name another.
@@ -9,6 +14,14 @@ func HostClock(option func() time.Time) func() time.Time {
 		return option
 	}
 	return time.Now //nolint:forbidigo // the storage's Clock itself
+}
+
+// Guard refuses a now that is off the storage's clock by more than a second.
+func Guard(clock func() time.Time, now time.Time) error {
+	if off := now.Sub(clock()); off > time.Second || off < -time.Second {
+		return fmt.Errorf("%w by %s", nexjob.ErrClock, off)
+	}
+	return nil
 }
 
 // Wait measures how long a step waited for the writer, so that a lease runs from
