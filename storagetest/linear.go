@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -225,6 +226,9 @@ func (c *client) drawJob(key string, former nexjob.NewJob, known bool) nexjob.Ne
 // happen and is made again.
 func (c *client) call(in call) error {
 	from := time.Since(c.base)
+	if runtime.GOMAXPROCS(0) == 1 {
+		runtime.Gosched() // on one processor calls would else never overlap
+	}
 	out, err := persist(c.ctx, func() (reply, error) { return c.do(in) })
 	to := time.Since(c.base)
 	if err != nil {
