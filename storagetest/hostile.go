@@ -43,6 +43,7 @@ func hostileChecks() []check {
 			})
 		}},
 		{"the ID of a purged job on one without its key", purgedIDAgain},
+		{"two jobs of one operation deleted in one step", deleteOperation},
 		{"times beyond what is stored", timesBeyond},
 		{"a follower with a key that is none", followerWithBadKey},
 		{"more refused followers than are kept", manyRefusedFollowers},
@@ -69,6 +70,22 @@ func purgedIDAgain(b *bench) {
 	fresh := newJob("k")
 	got = b.enqueue(fresh)[0]
 	b.check(got.Err == nil && got.Outcome == nexjob.Created && got.ID == fresh.ID, "under AllowAfterFailed: %+v", got)
+}
+
+// deleteOperation: the younger job of an operation has the older ID here, so it is
+// deleted first, while the other one is still to be judged by the same receipts.
+func deleteOperation(b *bench) {
+	second, first := newJob("k"), newJob("k")
+	c := b.run(first)
+	b.write(b.intent(c, "card"))
+	b.write(outcome(b.intent(c, "card"), nexjob.Refused, ""))
+	b.finish(c, nexjob.EndFailed)
+	b.add(second)
+	operation := b.job(second.ID).Operation
+	b.equal("operation continued", first.ID, operation)
+	amended := b.amend(nexjob.Query{Operations: []nexjob.ID{operation}}, nexjob.Action{Act: nexjob.ActDelete})
+	b.equal("jobs deleted", 2, amended.Done())
+	b.equal("receipts left", 0, len(b.receipts(operation)))
 }
 
 // continued is a failed job, and a second one under its key that continued the

@@ -161,6 +161,9 @@ func (u *Unit) requeue(ctx context.Context, j *nexjob.Job, do *nexjob.Action) (r
 	if old != j.Operation {
 		u.loose[old] = true
 	} else {
+		if err := u.loadReceipts(ctx, []nexjob.ID{j.Operation}); err != nil {
+			return nil, err
+		}
 		u.count(j)
 	}
 	if j.Key != "" {
@@ -209,6 +212,9 @@ func (u *Unit) delete(
 	ctx context.Context, j *nexjob.Job, do *nexjob.Action, open []nexjob.Receipt, change *nexjob.Change,
 ) error {
 	confirmed := 0
+	if err := u.loadReceipts(ctx, []nexjob.ID{j.Operation}); err != nil { // a neighbour's delete has let them go
+		return err
+	}
 	for _, r := range u.receipts[j.Operation].receipts {
 		if r.Sort == nexjob.EffectReceipt && r.State == nexjob.Confirmed {
 			confirmed++
