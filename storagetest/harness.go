@@ -128,6 +128,9 @@ func run(t *testing.T, h Harness, parts []part) {
 	}
 }
 
+// historiesVariable is the environment variable that says how many histories run.
+const historiesVariable = "NEXJOB_HISTORIES"
+
 // defaultHistories is how many random histories run when nobody says otherwise.
 const defaultHistories = 300
 
@@ -138,7 +141,7 @@ func histories(t testing.TB, n int) int {
 	if n > 0 {
 		return n
 	}
-	text := os.Getenv("NEXJOB_HISTORIES")
+	text := os.Getenv(historiesVariable)
 	if text == "" {
 		return defaultHistories
 	}
