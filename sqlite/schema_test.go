@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +75,7 @@ func TestMigrationsBySomebodyElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	if diff := cmp.Diff(before, noted()); diff != "" || len(before) != len(s.steps) {
 		t.Errorf("Open migrated again (-before +after):\n%s", diff)
 	}
@@ -88,7 +89,7 @@ func TestMigrationsBySomebodyElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.Close()
+	defer func() { _ = other.Close() }()
 	if other.id == s.id {
 		t.Error("two files that were brought up with the same SQL have one identity")
 	}
@@ -185,7 +186,7 @@ func TestMigrateTo(t *testing.T) {
 		t.Errorf("back to 1: from %d, %v", from, err)
 	}
 	s := testStore(t, Options{})
-	second := append(s.steps[:len(s.steps):len(s.steps)],
+	second := append(slices.Clip(s.steps),
 		migration{version: newest + 1, name: "next", text: "CREATE TABLE nexjob_next (id)", checksum: "sum", minCode: 1},
 		migration{version: newest + 2, name: "third", text: "CREATE TABLE nexjob_third (id)", checksum: "sum", minCode: 1})
 	if from, err := migrateTo(t.Context(), s.db, second, newest+1, time.Now()); from != newest || err != nil {

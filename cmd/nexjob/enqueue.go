@@ -38,6 +38,10 @@ failure or an interrupt run the same command again: a line that is in is answere
 ` + storeText + `
 A SQLite file that is not there is made.
 
+--json prints one object: id, outcome, state, operation, args_differ, or, when refused,
+outcome, existing_id, state, policy, error, remedy; with --from the counts, complete,
+and invalid_lines with line and why, at most 10,000 of them.
+
 Exit codes: 0 done; a line that the duplicate policy rejects counts as done.
 1 the storage said no (rejected, other work under the key), or failed; with --from:
 some lines are not in, or the run was cut short, and the summary tells which.

@@ -123,7 +123,7 @@ func storedKeys(t *testing.T, path string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	defer func() { _ = store.Close() }()
 	client := nexjob.NewClient(store, nexjob.ClientOptions{})
 	var keys []string
 	q := nexjob.Query{Limit: nexjob.MaxPage}
@@ -176,6 +176,23 @@ func TestEnqueueInterrupted(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), fmt.Sprintf("Created     %d\n", stored)) || stored == 0 {
 		t.Errorf("%d jobs are stored, and the summary is\n%s", stored, out.String())
+	}
+}
+
+// TestExplainCommand: what is printed can be typed, or is left to the reader.
+func TestExplainCommand(t *testing.T) {
+	for key, want := range map[string]string{
+		"payment-42":    "nexjob key explain payment-42",
+		"a b; rm -rf $": "nexjob key explain -- 'a b; rm -rf $'",
+		"-x":            "nexjob key explain -- '-x'",
+		"é":             "nexjob key explain -- 'é'",
+		"it's":          "nexjob key explain KEY",
+		"\x1b[2J":       "nexjob key explain KEY",
+		`a\b`:           "nexjob key explain KEY",
+	} {
+		if got := explainCommand(key); got != want {
+			t.Errorf("%q: %s, want %s", key, got, want)
+		}
 	}
 }
 

@@ -41,7 +41,7 @@ type Options struct {
 }
 
 // Run enqueues the lines of from. When ctx ends it finishes the batch under way and
-// answers what was done, with the context's cause; the same holds, with what was met,
+// answers what was done, with the context's error; the same holds, with what was met,
 // when reading or the storage fails. A line that cannot become a job, or that the
 // storage refuses, is an entry of the summary and no error.
 func Run(ctx context.Context, to Enqueuer, from io.Reader, o Options) (*Summary, error) {
@@ -78,7 +78,7 @@ func Run(ctx context.Context, to Enqueuer, from io.Reader, o Options) (*Summary,
 			}
 		}
 	}
-	return r.summary, context.Cause(ctx)
+	return r.summary, ctx.Err()
 }
 
 // fed is a line, or why there is no more.

@@ -222,7 +222,7 @@ func TestRunInterrupted(t *testing.T) {
 		return ctx.Err() // the batch's own context goes on
 	}
 	blocked, in := io.Pipe() // never closed by the writer: the producer goes on for ever
-	defer blocked.Close()
+	defer func() { _ = blocked.Close() }()
 	go func() { _, _ = io.WriteString(in, numbered(batchLines+1)) }()
 	got, err := Run(ctx, to, blocked, byID(t))
 	if !errors.Is(err, context.Canceled) || got.Lines == 0 || got.Lines != len(keys(t, to)) || got.Created != got.Lines {
