@@ -1,6 +1,9 @@
 package nexjob
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Subject says what records a Query is about.
 type Subject uint8
@@ -112,11 +115,22 @@ func (a Act) String() string {
 		"", "cancel", "requeue", "delete", "purge", "clear key", "resolve", "expire",
 		"reschedule", "prioritise", "move",
 	}
-	if int(a) >= len(names) {
-		return "unknown act"
+	if a == 0 || int(a) >= len(names) {
+		return fmt.Sprintf("Act(%d)", uint8(a))
 	}
 	return names[a]
 }
+
+// ParseAct reads the form that String writes.
+func ParseAct(name string) (Act, error) {
+	return parseWord("an act", name, wordsFrom(ActCancel, ActMove))
+}
+
+// MarshalText writes the form of String.
+func (a Act) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads the form of String.
+func (a *Act) UnmarshalText(text []byte) error { return readWord(a, text, ParseAct) }
 
 // Action is one act with its choices.
 type Action struct {
