@@ -27,6 +27,7 @@ type Query struct {
 	Kinds      []string
 	Queues     []string
 	Tags       []string // all of them
+	AnyTags    []string // at least one of them
 	States     []State  // as reported: Scheduled and Enqueued are told apart
 	Parent     ID       // children of this job
 
