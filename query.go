@@ -15,9 +15,9 @@ const (
 	Effects         // receipts, in order of operation and slot
 )
 
-// Query selects records. Empty fields select everything; all set fields must
-// match. For Keys only Key, KeyPrefix and the page fields count; for Effects only
-// Operations, EffectStates and the page fields.
+// Query selects records. Empty fields select everything, a list without items like
+// one that is not set; all set fields must match. For Keys only Key, KeyPrefix and the
+// page fields count; for Effects only Operations, EffectStates and the page fields.
 type Query struct {
 	Of         Subject
 	IDs        []ID
@@ -36,9 +36,20 @@ type Query struct {
 
 	EffectStates []EffectState
 
+	// All is the caller's word that a query without a condition means every job.
+	// Client.Amend asks for it; reading does not.
+	All bool
+
 	NewestFirst bool   // Jobs: by ID, newest first; else oldest first
 	Limit       int    // 1 to MaxPage; 0: DefaultPage
 	After       string // Page.Next of the page before
+}
+
+// selective reports whether the query has a condition on jobs.
+func (q *Query) selective() bool {
+	named := len(q.IDs) > 0 || len(q.Operations) > 0 || q.Key != "" || q.KeyPrefix != "" || !q.Parent.IsZero()
+	kept := len(q.Kinds) > 0 || len(q.Queues) > 0 || len(q.Tags) > 0 || len(q.AnyTags) > 0 || len(q.States) > 0
+	return named || kept || !q.DeadlineBefore.IsZero() || !q.EndedBefore.IsZero()
 }
 
 // Page is one page of what a Query selects, in order.
