@@ -16,7 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
 )
 
 func main() {
@@ -40,7 +43,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		fmt.Fprintln(stderr, "nexjob:", err)
+		fmt.Fprintln(stderr, "nexjob:", view.SafeLines(err.Error()))
 	}
 	return exitCode(err, began)
 }
@@ -60,6 +63,8 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	})
+	addStoreFlag(root)
+	addJSONFlag(root)
 	root.AddCommand(newDemo(), newDemoWorker(), newVersion())
 	return root
 }
@@ -67,11 +72,12 @@ func newRoot() *cobra.Command {
 // exitCode tells what the user gave wrongly (2) from what went wrong (1). An error
 // before the command began can only be a flag, an argument or a command's name.
 func exitCode(err error, began bool) int {
-	var input *demo.InputError
+	var given *input.Error
+	var order *demo.InputError
 	switch {
 	case err == nil:
 		return 0
-	case !began || errors.As(err, &input):
+	case !began, errors.As(err, &given), errors.As(err, &order), errors.Is(err, nexjob.ErrInvalid):
 		return 2
 	}
 	return 1

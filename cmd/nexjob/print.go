@@ -1,0 +1,20 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
+)
+
+const jsonFlag = "json"
+
+// addJSONFlag declares --json on the root, for every command below it.
+func addJSONFlag(root *cobra.Command) {
+	root.PersistentFlags().Bool(jsonFlag, false, "print JSON instead of a table: one object, or one per line for lists")
+}
+
+// printer writes a command's answer in the form that the command line asks for.
+func printer(cmd *cobra.Command) view.Printer {
+	flag := cmd.Flag(jsonFlag)
+	return view.Printer{Out: cmd.OutOrStdout(), JSON: flag != nil && flag.Value.String() == "true"}
+}

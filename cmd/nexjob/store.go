@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
+	"github.com/nexjob/nexjob/sqlite"
+)
+
+// What names the storage, strongest first: the flag, the environment, the default.
+const (
+	storeFlag    = "store"
+	storeEnv     = "NEXJOB_STORE"
+	storeDefault = "sqlite:nexjob.db"
+)
+
+// storeText is the part of each command's help that says where jobs are kept.
+const storeText = `The storage is named by --store or NEXJOB_STORE, and is sqlite:nexjob.db otherwise:
+  sqlite:PATH   a SQLite file, PATH as the system writes it: sqlite:/var/lib/jobs.db`
+
+// location is a storage that was named, and by what, for messages.
+type location struct {
+	by   string // --store, NEXJOB_STORE or "the default store"
+	path string // of the SQLite file
+}
+
+// addStoreFlag declares --store on the root, for every command below it.
+func addStoreFlag(root *cobra.Command) {
+	root.PersistentFlags().String(storeFlag, "", "the storage, sqlite:PATH (default $"+storeEnv+", else "+storeDefault+")")
+}
+
+// storeLocation reads which storage the command line names. Nothing is opened.
+func storeLocation(cmd *cobra.Command) (location, error) {
+	text, by := storeDefault, "the default store"
+	if env := os.Getenv(storeEnv); env != "" {
+		text, by = env, storeEnv
+	}
+	if flag := cmd.Flag(storeFlag); flag != nil && flag.Changed {
+		text, by = flag.Value.String(), "--"+storeFlag
+	}
+	path, err := parseStore(text)
+	if err != nil {
+		return location{}, input.Wrong(by, "%v", err)
+	}
+	return location{by, path}, nil
+}
+
+// parseStore reads the URL of a storage. A scheme that is not known is repeated without
+// the rest, which may hold a password.
+func parseStore(text string) (path string, err error) {
+	scheme, path, found := strings.Cut(text, ":")
+	switch {
+	case !found:
+		return "", fmt.Errorf("%q has no scheme: a SQLite file is sqlite:%s", text, text)
+	case scheme != "sqlite":
+		return "", fmt.Errorf("unknown scheme %q: want sqlite:PATH", scheme)
+	case path == "":
+		return "", fmt.Errorf("sqlite: without a path: want sqlite:PATH, as in %s", storeDefault)
+	case strings.HasPrefix(path, "//"):
+		// Some tools read sqlite:///a.db as a file in this folder, others as one in the
+		// root folder. Guessing would open the wrong one.
+		return "", fmt.Errorf("%q can be read in two ways: write sqlite:jobs.db for a file here, "+
+			"sqlite:/var/lib/jobs.db for one elsewhere", text)
+	case strings.Contains(path, "?"):
+		return "", fmt.Errorf("%q: no settings are known after the path: leave out ? and what follows", text)
+	}
+	return path, nil
+}
+
+// openStore opens the storage of a command that reads or changes what is there: it
+// makes no file and no schema, so that a mistyped name is not answered with an empty
+// list. The caller closes it.
+func openStore(ctx context.Context, cmd *cobra.Command) (nexjob.Storage, error) {
+	at, err := storeLocation(cmd)
+	if err != nil {
+		return nil, err
+	}
+	schema, err := sqlite.SchemaOf(ctx, at.path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !schema.Exists:
+		return nil, input.Wrong(at.by, "there is no file %q: name the one that holds the jobs, with --%s or %s; "+
+			"nexjob enqueue or nexjob migrate makes a new one", at.path, storeFlag, storeEnv)
+	}
+	return at.open(ctx, schema)
+}
+
+// openOrMakeStore opens the storage of a command that brings the first job: a file that
+// is not there, or is still blank, is made, which made tells.
+func openOrMakeStore(ctx context.Context, cmd *cobra.Command) (_ nexjob.Storage, made string, err error) {
+	at, err := storeLocation(cmd)
+	if err != nil {
+		return nil, "", err
+	}
+	schema, err := sqlite.SchemaOf(ctx, at.path)
+	if err != nil {
+		return nil, "", err
+	}
+	if schema.Blank {
+		store, err := sqlite.Open(ctx, at.path, sqlite.Options{})
+		return store, at.path, err
+	}
+	store, err := at.open(ctx, schema)
+	return store, "", err
+}
+
+// open refuses a schema that is behind: bringing it up is a decision of whoever runs
+// the workers on it, and one command.
+func (at location) open(ctx context.Context, schema sqlite.Schema) (nexjob.Storage, error) {
+	switch {
+	case schema.Version == 0:
+		return nil, fmt.Errorf("%s: file %q holds no jobs of nexjob: name another one, or run "+
+			"nexjob migrate to keep jobs in it", at.by, at.path)
+	case schema.Version < schema.Newest:
+		return nil, fmt.Errorf("%s: the schema of file %q is at version %d and this nexjob works on %d: "+
+			"run nexjob migrate", at.by, at.path, schema.Version, schema.Newest)
+	}
+	return sqlite.Open(ctx, at.path, sqlite.Options{})
+}
