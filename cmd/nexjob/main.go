@@ -65,7 +65,7 @@ func newRoot() *cobra.Command {
 	})
 	addStoreFlag(root)
 	addJSONFlag(root)
-	root.AddCommand(newDemo(), newDemoWorker(), newVersion())
+	root.AddCommand(newDemo(), newDemoWorker(), newJobs(), newKey(), newQueues(), newVersion())
 	return root
 }
 
