@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -43,7 +44,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		fmt.Fprintln(stderr, "nexjob:", view.SafeLines(err.Error()))
+		text := strings.TrimPrefix(err.Error(), "nexjob: ") // the library's own prefix is ours
+		fmt.Fprintln(stderr, "nexjob:", view.SafeLines(text))
 	}
 	return exitCode(err, began)
 }
@@ -65,7 +67,7 @@ func newRoot() *cobra.Command {
 	})
 	addStoreFlag(root)
 	addJSONFlag(root)
-	root.AddCommand(newDemo(), newDemoWorker(), newJobs(), newKey(), newQueues(), newVersion())
+	root.AddCommand(newEnqueue(), newJobs(), newKey(), newQueues(), newMigrate(), newVersion(), newDemo(), newDemoWorker())
 	return root
 }
 

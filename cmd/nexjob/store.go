@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -81,7 +84,7 @@ func openStore(ctx context.Context, cmd *cobra.Command) (nexjob.Storage, error) 
 	if err != nil {
 		return nil, err
 	}
-	schema, err := sqlite.SchemaOf(ctx, at.path)
+	schema, err := at.schema(ctx)
 	switch {
 	case err != nil:
 		return nil, err
@@ -99,16 +102,32 @@ func openOrMakeStore(ctx context.Context, cmd *cobra.Command) (_ nexjob.Storage,
 	if err != nil {
 		return nil, "", err
 	}
-	schema, err := sqlite.SchemaOf(ctx, at.path)
+	schema, err := at.schema(ctx)
 	if err != nil {
 		return nil, "", err
 	}
 	if schema.Blank {
-		store, err := sqlite.Open(ctx, at.path, sqlite.Options{})
-		return store, at.path, err
+		made = at.path
+		schema.Version = schema.Newest
 	}
 	store, err := at.open(ctx, schema)
-	return store, "", err
+	return store, made, err
+}
+
+// schema looks at the file and refuses what can be none.
+func (at location) schema(ctx context.Context) (sqlite.Schema, error) {
+	folder := filepath.Dir(at.path)
+	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+		return sqlite.Schema{}, input.Wrong(at.by, "there is no folder %q for file %q: make it first", folder, at.path)
+	}
+	if info, err := os.Stat(at.path); err == nil && info.IsDir() {
+		return sqlite.Schema{}, input.Wrong(at.by, "%q is a folder: name a file in it", at.path)
+	}
+	schema, err := sqlite.SchemaOf(ctx, at.path)
+	if err != nil {
+		return sqlite.Schema{}, fmt.Errorf("%s: %w", at.by, err)
+	}
+	return schema, nil
 }
 
 // open refuses a schema that is behind: bringing it up is a decision of whoever runs
@@ -116,11 +135,15 @@ func openOrMakeStore(ctx context.Context, cmd *cobra.Command) (_ nexjob.Storage,
 func (at location) open(ctx context.Context, schema sqlite.Schema) (nexjob.Storage, error) {
 	switch {
 	case schema.Version == 0:
-		return nil, fmt.Errorf("%s: file %q holds no jobs of nexjob: name another one, or run "+
-			"nexjob migrate to keep jobs in it", at.by, at.path)
+		return nil, input.Wrong(at.by, "file %q has no tables of nexjob: name another one, or run "+
+			"nexjob migrate to keep jobs in it", at.path)
 	case schema.Version < schema.Newest:
 		return nil, fmt.Errorf("%s: the schema of file %q is at version %d and this nexjob works on %d: "+
 			"run nexjob migrate", at.by, at.path, schema.Version, schema.Newest)
 	}
-	return sqlite.Open(ctx, at.path, sqlite.Options{})
+	store, err := sqlite.Open(ctx, at.path, sqlite.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", at.by, err)
+	}
+	return store, nil
 }

@@ -15,7 +15,7 @@ func TestSafe(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                       "",
 		"payment-42":             "payment-42",
-		"naïve Öl 東京 ✓":           "naïve Öl 東京 ✓",
+		"naïve Öl 東京 ✓":          "naïve Öl 東京 ✓",
 		`C:\jobs`:                `C:\jobs`,
 		"\x1b[2Jgone":            `\x1b[2Jgone`,
 		"two\nlines\tand\rmore":  `two\nlines\tand\rmore`,

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
+)
+
+func newEnqueue() *cobra.Command {
+	var o enqueueOptions
+	cmd := &cobra.Command{
+		Use:   "enqueue KIND [ARGS-JSON | -]",
+		Short: "Add a job, or one per line of a file, each at most once per key",
+		Long: `Adds a job of a kind. ARGS-JSON is one JSON value, {} if left out, - for standard
+input; it is stored byte for byte. Give every job that must not be done twice a --key:
+as long as a job with that key is active, its ID is the answer; once it has ended,
+--policy decides. The answer tells the job's ID and whether it was created.
+
+With --from each line of a file is the args of one job, and --key-from names the member
+that is its key: id, or customer.id in an inner object. Lines go in by the thousand.
+Bad lines are named with their number and the rest goes in. After a kill, a power
+failure or an interrupt run the same command again: a line that is in is answered
+"existing". Mind that AllowAfterFailed creates a new job if the first one has
+*succeeded* in between; with --policy RejectAlways it is rejected instead.
+
+` + storeText + `
+A SQLite file that is not there is made.
+
+Exit codes: 0 done; a line that the duplicate policy rejects counts as done.
+1 the storage said no (rejected, other work under the key), or failed; with --from:
+some lines are not in, or the run was cut short, and the summary tells which.
+2 a flag, an argument, or a file that cannot be opened: nothing was done.`,
+		Example: `  nexjob enqueue charge-card '{"order_id":42,"cents":1999}' --key payment-42
+  nexjob enqueue send-welcome '{"customer":7}' --key welcome-7 --policy RejectAlways
+  nexjob enqueue nightly-report --at 2026-05-01T02:00:00+02:00 --queue reports
+  nexjob enqueue charge-card --from orders.jsonl --key-from order_id --key-prefix payment-
+  tail -n +1 -f events.jsonl | nexjob enqueue deliver --from - --key-from event.id`,
+		Args: enqueueArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(cmd, args); err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("from") {
+				return enqueueLines(cmd, args[0], &o)
+			}
+			return enqueueOne(cmd, args, &o)
+		},
+	}
+	o.declare(cmd)
+	return cmd
+}
+
+// enqueueArgs refuses a missing kind by its name.
+func enqueueArgs(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return fmt.Errorf("the KIND is missing; see %s --help", cmd.CommandPath())
+	case len(args) > 2:
+		return fmt.Errorf("%d arguments: want KIND and ARGS-JSON, quoted as one; see %s --help", len(args), cmd.CommandPath())
+	}
+	return nil
+}
+
+// enqueueOne adds the job of the command line.
+func enqueueOne(cmd *cobra.Command, args []string, o *enqueueOptions) error {
+	text, err := argsText(cmd, args)
+	if err != nil {
+		return err
+	}
+	job := nexjob.RawJob(args[0], text, o.job)
+	job.ID = o.id
+	if job.ID.IsZero() {
+		job.ID = nexjob.NewID()
+	}
+	if err := job.Validate(); err != nil {
+		return wrongFlag(err, text)
+	}
+	client, done, err := openClient(cmd)
+	if err != nil {
+		return err
+	}
+	answer, err := client.Enqueue(cmd.Context(), job)
+	if errors.Is(err, nexjob.ErrOutcomeUnknown) {
+		err = fmt.Errorf("%w; with --id %s a repeat is recognised", err, answer.ID)
+	}
+	return errors.Join(printAnswer(cmd, &job, answer, err), done())
+}
+
+// argsText reads the args from where the command line says.
+func argsText(cmd *cobra.Command, args []string) ([]byte, error) {
+	if len(args) < 2 {
+		return nil, nil
+	}
+	if args[1] != "-" {
+		if strings.TrimSpace(args[1]) == "" {
+			return nil, input.Wrong("ARGS-JSON", "it is empty: want one JSON value, or leave it out for {}")
+		}
+		return []byte(args[1]), nil
+	}
+	text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), nexjob.MaxArgs+1024))
+	if err != nil {
+		return nil, input.Unreadable("standard input", err)
+	}
+	if text = bytes.TrimSpace(text); len(text) == 0 {
+		return nil, input.Wrong("standard input", "it is empty: want one JSON value")
+	}
+	return text, nil
+}
+
+// openClient opens the storage for the first job, and says so when that makes a file.
+// done closes both.
+func openClient(cmd *cobra.Command) (_ *nexjob.Client, done func() error, err error) {
+	store, made, err := openOrMakeStore(cmd.Context(), cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	if made != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "nexjob: %s is a new SQLite file\n", view.Safe(made))
+	}
+	// What the client would log, each duplicate with other args, the answer tells.
+	client := nexjob.NewClient(store, nexjob.ClientOptions{Logger: slog.New(slog.DiscardHandler)})
+	return client, func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), 5*time.Second)
+		defer cancel()
+		// Decisions that are not written down are statistics lost, and no job.
+		_ = client.Close(ctx)
+		return store.Close()
+	}, nil
+}
+
+// answered is the answer to an enqueue as JSON.
+type answered struct {
+	ID         *nexjob.ID              `json:"id,omitempty"`
+	Outcome    nexjob.Outcome          `json:"outcome"`
+	State      *nexjob.State           `json:"state,omitempty"`
+	Operation  *nexjob.ID              `json:"operation,omitempty"`
+	ArgsDiffer bool                    `json:"args_differ"`
+	Started    bool                    `json:"started,omitempty"`
+	Continues  bool                    `json:"continues,omitempty"`
+	RecordGone bool                    `json:"record_gone,omitempty"`
+	Existing   *nexjob.ID              `json:"existing_id,omitempty"`
+	Policy     *nexjob.DuplicatePolicy `json:"policy,omitempty"`
+	Error      string                  `json:"error,omitempty"`
+	Remedy     string                  `json:"remedy,omitempty"`
+}
+
+// printAnswer prints what became of the job, also when that is a refusal, and answers
+// the error that the command ends with.
+func printAnswer(cmd *cobra.Command, job *nexjob.NewJob, answer nexjob.Answer, err error) error {
+	duplicate, isDuplicate := errors.AsType[*nexjob.DuplicateJobError](err)
+	mismatch, isMismatch := errors.AsType[*nexjob.KeyMismatchError](err)
+	out := answered{
+		ID: &answer.ID, Outcome: answer.Outcome, State: &answer.State, Operation: &answer.Operation,
+		ArgsDiffer: answer.ArgsDiffer, Started: answer.Started, Continues: answer.Continues, RecordGone: answer.RecordGone,
+	}
+	switch {
+	case isDuplicate:
+		out = answered{
+			Outcome: nexjob.Rejected, Existing: &duplicate.ExistingJobID, State: &duplicate.ExistingState,
+			RecordGone: duplicate.RecordGone, Error: err.Error(),
+			Remedy: "look first: " + explainCommand(job.IdempotencyKey),
+		}
+		if !duplicate.ExistingState.Active() { // else it was --while-active, whatever the policy
+			out.Policy = &duplicate.Policy
+		}
+	case isMismatch:
+		out = answered{
+			Outcome: nexjob.Mismatched, Existing: &mismatch.ExistingJobID, ArgsDiffer: mismatch.Kind == mismatch.ExistingKind,
+			Error: err.Error(), Remedy: "look first: " + explainCommand(job.IdempotencyKey),
+		}
+	case err != nil:
+		return err
+	}
+	return cmp.Or(printer(cmd).Value(out, out.writeTable), err)
+}
+
+func (a *answered) writeTable(w io.Writer) error {
+	t := view.NewTable(w)
+	t.Row("Outcome", a.Outcome)
+	if a.Existing != nil {
+		t.Row("Existing job", a.Existing)
+	} else {
+		t.Row("ID", a.ID)
+	}
+	if a.State != nil {
+		t.Row("State", a.State)
+	}
+	if a.Operation != nil {
+		t.Row("Operation", a.Operation)
+	}
+	if a.Policy != nil {
+		t.Row("Policy", a.Policy)
+	}
+	for _, fact := range []struct {
+		holds bool
+		text  string
+	}{
+		{a.ArgsDiffer, "the key's job has other args than these"},
+		{a.Started, "too late to replace it: the job has been claimed"},
+		{a.Continues, "it continues the operation of the key's last job"},
+		{a.RecordGone, "the job's record is gone, its key lives"},
+	} {
+		if fact.holds {
+			t.Row("Note", fact.text)
+		}
+	}
+	if a.Remedy != "" {
+		t.Row("Remedy", a.Remedy)
+	}
+	return t.Flush()
+}
+
+// explainCommand is what to type to learn about a key. One that a shell would take
+// apart, or a terminal obey, is left to the reader.
+func explainCommand(key string) string {
+	switch {
+	case plainWord(key):
+		return "nexjob key explain " + key
+	case view.Safe(key) == key && !strings.ContainsAny(key, `'\`):
+		return "nexjob key explain -- '" + key + "'"
+	}
+	return "nexjob key explain KEY"
+}
+
+// plainWord tells whether every shell takes a text as one word that is no flag.
+func plainWord(text string) bool {
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._:/@+,-", r)
+	}
+	return text != "" && text[0] != '-' && !strings.ContainsFunc(text, odd)
+}

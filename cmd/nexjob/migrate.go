@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
+	"github.com/nexjob/nexjob/sqlite"
+)
+
+func newMigrate() *cobra.Command {
+	var o migrateOptions
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the schema of the storage up to date, or print the SQL that does",
+		Long: `Brings the schema up to the version that this nexjob works on, or to --to, and prints
+from which version to which. It goes only forward, each step whole or not at all;
+several processes may do it at once, and one that is repeated changes nothing.
+
+With --print nothing is opened: the SQL goes to standard output, for people who bring
+up their schema with a tool of their own. It notes each step as applied, so that nexjob
+regards it as done. Run each version in one transaction, in order. --from leaves out
+those that are applied.
+
+` + storeText + `
+A SQLite file that is not there is made.
+
+Exit codes: 0 done, or nothing was to be done; 1 it could not be done, and nothing was
+changed; 2 a flag is wrong.`,
+		Example: `  nexjob migrate --store sqlite:/var/lib/shop/app.db
+  nexjob migrate --print > nexjob.sql
+  nexjob migrate --print --from 1 --to 2`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return migrate(cmd, &o) },
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.print, "print", false, "print the SQL and open nothing")
+	f.Int64Var(&o.to, "to", 0, "the last `VERSION` (default: the newest)")
+	f.Int64Var(&o.from, "from", 0, "with --print: the `VERSION` that is applied already")
+	return cmd
+}
+
+type migrateOptions struct {
+	print    bool
+	to, from int64
+}
+
+// migrated is what was done, as JSON.
+type migrated struct {
+	Store string `json:"store"`
+	From  int64  `json:"from"`
+	To    int64  `json:"to"`
+}
+
+func migrate(cmd *cobra.Command, o *migrateOptions) error {
+	at, err := storeLocation(cmd)
+	if err != nil {
+		return err
+	}
+	all, err := sqlite.Migrations()
+	if err != nil {
+		return err
+	}
+	newest := all[len(all)-1].Version
+	switch {
+	case !cmd.Flags().Changed("to"):
+		o.to = newest
+	case o.to < 1 || o.to > newest:
+		return input.Wrong("--to", "%d: this nexjob knows the versions 1 to %d", o.to, newest)
+	}
+	switch {
+	case o.from != 0 && !o.print:
+		return input.Wrong("--from", "it is for --print; a storage knows itself which version it has")
+	case o.from < 0 || o.from > o.to:
+		return input.Wrong("--from", "%d: want 0 to %d", o.from, o.to)
+	case o.print:
+		return printMigrations(cmd, all[o.from:o.to])
+	}
+	if _, err := at.schema(cmd.Context()); err != nil {
+		return err
+	}
+	from, err := sqlite.MigrateTo(cmd.Context(), at.path, o.to)
+	if err != nil {
+		return fmt.Errorf("%s: %w", at.by, err)
+	}
+	done := migrated{Store: "sqlite:" + at.path, From: from, To: max(from, o.to)}
+	return printer(cmd).Value(done, func(w io.Writer) error {
+		if done.From == done.To {
+			_, err = fmt.Fprintf(w, "%s is at version %d: nothing to do\n", view.Safe(done.Store), done.To)
+			return err
+		}
+		_, err = fmt.Fprintf(w, "%s went from version %d to %d\n", view.Safe(done.Store), done.From, done.To)
+		return err
+	})
+}
+
+// step is a migration as JSON.
+type step struct {
+	Version int64  `json:"version"`
+	Name    string `json:"name"`
+	SQL     string `json:"sql"`
+}
+
+// printMigrations prints SQL that may be run as it stands; as JSON, a line per version,
+// for a tool that wants a file each.
+func printMigrations(cmd *cobra.Command, all []sqlite.Migration) error {
+	p := printer(cmd)
+	for _, m := range all {
+		err := p.Value(step(m), func(w io.Writer) error {
+			title := fmt.Sprintf("-- nexjob, schema for SQLite, version %d: %s. Run it in one transaction.", m.Version, m.Name)
+			_, err := fmt.Fprintf(w, "%s\n\n%s\n", title, strings.TrimSpace(m.SQL))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
