@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"os/user"
 	"strings"
 
@@ -67,14 +65,24 @@ func addActor(cmd *cobra.Command, do *nexjob.Action) {
 	cmd.Flags().StringVar(&do.Reason, "reason", "", "and why; kept on the job")
 }
 
-// actor fills in who acts. A process without a user has no name, and none is made up.
-func actor(cmd *cobra.Command, do *nexjob.Action) {
-	if cmd.Flags().Changed("by") {
-		return
-	}
-	if who, err := user.Current(); err == nil && nexjob.ValidateName("name", who.Username) == nil {
+// actor fills in who acts, and checks the action. A process without a user has no name,
+// and none is made up.
+func actor(cmd *cobra.Command, do *nexjob.Action) error {
+	who, err := user.Current()
+	switch {
+	case cmd.Flags().Changed("by") && do.By == "":
+		return input.Wrong("--by", "it is empty: leave it out, or name who asks")
+	case do.By == "" && err == nil && nexjob.ValidateName("name", who.Username) == nil:
 		do.By = who.Username
 	}
+	if wrong, ok := errors.AsType[*nexjob.InvalidError](do.Validate()); ok {
+		flag := "--" + strings.ReplaceAll(wrong.Field, " ", "-")
+		if wrong.Field == "name of who acts" {
+			flag = "--by"
+		}
+		return input.Wrong(flag, "%s; %s", wrong.Why, wrong.Remedy)
+	}
+	return nil
 }
 
 func newCancel() *cobra.Command {
@@ -143,11 +151,10 @@ func (a *amendment) run(cmd *cobra.Command, args []string) error {
 	if q, err = a.scope(cmd, q, ids); err != nil {
 		return err
 	}
-	actor(cmd, &a.do)
-	if err := a.do.Validate(); err != nil {
+	if err := actor(cmd, &a.do); err != nil {
 		return err
 	}
-	if len(ids) == 0 && !a.yes && !a.dryRun && !interactive(cmd.InOrStdin()) {
+	if len(ids) == 0 && !a.yes && !a.dryRun && !terminal(cmd.InOrStdin()) {
 		return input.Wrong("--yes", "filters select jobs and there is no terminal to ask on: "+
 			"add --yes, or look first with --dry-run")
 	}
@@ -192,14 +199,8 @@ func (a *amendment) scope(cmd *cobra.Command, q nexjob.Query, ids []nexjob.ID) (
 	return q, nil
 }
 
-// interactive reports whether a person can be asked.
-func interactive(in io.Reader) bool {
-	file, ok := in.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+func (a *amendment) answers(cmd *cobra.Command) *record.Answers {
+	return record.NewAnswers(a.do.Act, printer(cmd), cmd.ErrOrStderr())
 }
 
 // amendIDs acts on the jobs that were named, each answered in the order given.
@@ -209,10 +210,10 @@ func (a *amendment) amendIDs(ctx context.Context, cmd *cobra.Command, client *ne
 		batch := ids[:min(len(ids), amendBatch)]
 		ids = ids[len(batch):]
 		if err := a.step(ctx, client, nexjob.Query{}, batch, nexjob.ErrNotFound, n); err != nil {
-			return errors.Join(err, n.unfinished())
+			return errors.Join(err, n.Unfinished())
 		}
 	}
-	return n.end(ctx)
+	return n.End(ctx)
 }
 
 // amendFound acts on the jobs that a query selects. It first notes which they are, so
@@ -236,7 +237,7 @@ func (a *amendment) amendFound(ctx context.Context, cmd *cobra.Command, client *
 		for len(jobs) > 0 {
 			batch := jobs[:min(len(jobs), amendBatch)]
 			jobs = jobs[len(batch):]
-			if err := n.write(batch); err != nil {
+			if err := n.Write(batch); err != nil {
 				return err
 			}
 		}
@@ -251,13 +252,13 @@ func (a *amendment) amendFound(ctx context.Context, cmd *cobra.Command, client *
 			ids[i] = batch[i].Job
 		}
 		if err := a.step(ctx, client, q, ids, nil, n); err != nil {
-			return errors.Join(err, n.unfinished())
+			return errors.Join(err, n.Unfinished())
 		}
 	}
 	if more {
 		fmt.Fprintf(cmd.ErrOrStderr(), "More jobs match than --limit %d.\n", a.limit)
 	}
-	return n.end(ctx)
+	return n.End(ctx)
 }
 
 // search notes the jobs that a query selects, the oldest first.
@@ -291,7 +292,7 @@ func wouldBe(id nexjob.ID, key string, state nexjob.State) record.Change {
 
 // amendKey clears one key, which may have outlived its job's record.
 func (a *amendment) amendKey(
-	ctx context.Context, cmd *cobra.Command, client *nexjob.Client, q nexjob.Query, n *answers,
+	ctx context.Context, cmd *cobra.Command, client *nexjob.Client, q nexjob.Query, n *record.Answers,
 ) error {
 	page, err := client.Find(ctx, q)
 	if err != nil {
@@ -303,7 +304,7 @@ func (a *amendment) amendKey(
 	found := []record.Change{wouldBe(page.Keys[0].Job, q.Key, page.Keys[0].Ended)}
 	switch {
 	case a.dryRun:
-		return n.write(found)
+		return n.Write(found)
 	case !a.yes && !ask(cmd, a.do.Act, found, false):
 		return errors.New("not confirmed, nothing was done")
 	}
@@ -314,16 +315,16 @@ func (a *amendment) amendKey(
 	if len(amended.Changes) == 0 {
 		return fmt.Errorf("nobody holds key %s any more", view.Key(q.Key))
 	}
-	if err := n.write([]record.Change{record.ChangeOf(a.do.Act, &amended.Changes[0])}); err != nil {
+	if err := n.Write([]record.Change{record.ChangeOf(a.do.Act, &amended.Changes[0])}); err != nil {
 		return err
 	}
-	return n.end(ctx)
+	return n.End(ctx)
 }
 
 // step acts on one batch. A job that the query does not select is answered Refused with
 // missing, or, without one, Skipped.
 func (a *amendment) step(
-	ctx context.Context, client *nexjob.Client, q nexjob.Query, ids []nexjob.ID, missing error, n *answers,
+	ctx context.Context, client *nexjob.Client, q nexjob.Query, ids []nexjob.ID, missing error, n *record.Answers,
 ) error {
 	q.IDs = ids
 	if a.dryRun {
@@ -348,11 +349,11 @@ func (a *amendment) step(
 		}
 		changes[i] = change
 	}
-	return n.write(changes)
+	return n.Write(changes)
 }
 
 // dry answers what the jobs that were named are.
-func (a *amendment) dry(ctx context.Context, client *nexjob.Client, ids []nexjob.ID, n *answers) error {
+func (a *amendment) dry(ctx context.Context, client *nexjob.Client, ids []nexjob.ID, n *record.Answers) error {
 	page, err := client.Find(ctx, nexjob.Query{IDs: ids, Limit: len(ids)})
 	if err != nil {
 		return err
@@ -369,7 +370,7 @@ func (a *amendment) dry(ctx context.Context, client *nexjob.Client, ids []nexjob
 		}
 		changes[i] = change
 	}
-	return n.write(changes)
+	return n.Write(changes)
 }
 
 // ask shows what is selected and waits for a person's yes.

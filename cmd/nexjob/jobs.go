@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +35,7 @@ func withStore(cmd *cobra.Command, do func(ctx context.Context, store nexjob.Sto
 	if err != nil {
 		return err
 	}
-	client := nexjob.NewClient(store, nexjob.ClientOptions{})
+	client := nexjob.NewClient(store, nexjob.ClientOptions{Logger: slog.New(slog.DiscardHandler)})
 	err = do(ctx, store, client)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -200,10 +200,8 @@ An effect that is "intended" has no outcome: it may or may not have happened.
 
 // writeRaw writes bytes as they are, but not to a terminal, which would obey them.
 func writeRaw(w io.Writer, raw []byte) error {
-	if file, ok := w.(*os.File); ok {
-		if info, err := file.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			raw = append(view.SafeJSON(raw), '\n')
-		}
+	if terminal(w) {
+		raw = append(view.SafeJSON(raw), '\n')
 	}
 	_, err := w.Write(raw)
 	return err

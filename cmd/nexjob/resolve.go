@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -78,18 +79,16 @@ func (r *resolution) run(cmd *cobra.Command, args []string) error {
 		if len(amended.Changes) == 0 {
 			return fmt.Errorf("resolve job %s: %w", id, nexjob.ErrNotFound)
 		}
-		a := &amendment{do: r.do}
-		n := a.answers(cmd)
-		if err := n.write([]record.Change{record.ChangeOf(r.do.Act, &amended.Changes[0])}); err != nil {
+		n := record.NewAnswers(r.do.Act, printer(cmd), cmd.ErrOrStderr())
+		if err := n.Write([]record.Change{record.ChangeOf(r.do.Act, &amended.Changes[0])}); err != nil {
 			return err
 		}
-		return n.end(ctx)
+		return n.End(ctx)
 	})
 }
 
 // read makes the action of the flags, each mistake under its flag's name.
 func (r *resolution) read(cmd *cobra.Command) error {
-	actor(cmd, &r.do)
 	verdict, err := nexjob.ParseVerdict(strings.ReplaceAll(strings.ToLower(r.verdict), "-", " "))
 	given := func(flag string) bool { return cmd.Flags().Changed(flag) }
 	switch {
@@ -97,8 +96,6 @@ func (r *resolution) read(cmd *cobra.Command) error {
 		return input.Wrong("--verdict", "%q: want applied, not-applied or compensate", r.verdict)
 	case strings.TrimSpace(r.do.Reason) == "":
 		return input.Wrong("--reason", "it is missing: a person answers for a verdict")
-	case r.do.By == "":
-		return input.Wrong("--by", "it is missing: a person answers for a verdict")
 	case given("value") && verdict != nexjob.Applied:
 		return input.Wrong("--value", "only an effect that was applied has one")
 	case given("value") && !json.Valid([]byte(r.value)):
@@ -118,10 +115,17 @@ func (r *resolution) read(cmd *cobra.Command) error {
 		job := nexjob.RawJob(r.followUp, []byte(r.followUpArgs), nexjob.Options{
 			IdempotencyKey: r.followUpKey, Queue: r.followUpQueue,
 		})
-		if job.Err != nil {
-			return input.Wrong("--follow-up-args", "%s", reason(job.Err))
+		job.ID = nexjob.NewID()
+		if wrong, ok := errors.AsType[*nexjob.InvalidError](job.Validate()); ok {
+			flag, known := map[string]string{
+				"kind": "--follow-up", "queue": "--follow-up-queue", "idempotency key": "--follow-up-key",
+			}[wrong.Field]
+			if !known {
+				flag = "--follow-up-args"
+			}
+			return input.Wrong(flag, "%s; %s", wrong.Why, wrong.Remedy)
 		}
 		r.do.FollowUp = &job
 	}
-	return nil
+	return actor(cmd, &r.do)
 }

@@ -33,7 +33,7 @@ func WriteKey(w io.Writer, e *nexjob.Explanation) error {
 	p.section("Jobs with this key", len(jobs), func(t *view.Table) {
 		for i := range jobs {
 			j := &jobs[i]
-			t.Row(j.ID, j.State, j.Kind, fmt.Sprintf("%d/%d", j.Tries, j.MaxAttempts), keyJobWhen(j), firstLine(j.Reason))
+			t.Row("  "+j.ID.String(), j.State, j.Kind, fmt.Sprintf("%d/%d", j.Tries, j.MaxAttempts), keyJobWhen(j), firstLine(j.Reason))
 		}
 	}, "  ID", "STATE", "KIND", "TRIES", "WHEN", "REASON")
 	if len(e.Jobs) > len(jobs) || e.MoreJobs {
