@@ -162,7 +162,7 @@ func (c *Card) facts(t *view.Table) {
 	if c.Worker != "" {
 		t.Row("Worker", c.Worker)
 	}
-	tries := fmt.Sprintf("%d of %d", c.Tries, c.MaxAttempts)
+	tries := []string{fmt.Sprintf("%d of %d", c.Tries, c.MaxAttempts)}
 	for _, n := range []struct {
 		name string
 		n    int
@@ -173,10 +173,10 @@ func (c *Card) facts(t *view.Table) {
 		{"look-ups", c.Lookups},
 	} {
 		if n.n > 0 {
-			tries += fmt.Sprintf(", %s %d", n.name, n.n)
+			tries = append(tries, fmt.Sprintf("%s %d", n.name, n.n))
 		}
 	}
-	t.Row("Tries", tries)
+	t.Row("Tries", strings.Join(tries, ", "))
 	if c.Timeout != "" {
 		t.Row("Time-out", c.Timeout)
 	}

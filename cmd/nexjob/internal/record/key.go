@@ -153,7 +153,7 @@ func decisions(p *page, d *nexjob.KeyDecisions) {
 			if one.ArgsDiffer {
 				differ = "args differed"
 			}
-			t.Row("  "+second(one.At), one.Outcome, "under "+one.Policy.String(), "by job "+one.Job.String(), differ)
+			t.Row("  "+second(one.At), one.Outcome, "under "+one.Policy.String(), "job "+one.Job.String(), differ)
 		}
 	})
 }
