@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -162,7 +163,13 @@ func TestPlans(t *testing.T) {
 // TestSchema holds what the migrations make.
 func TestSchema(t *testing.T) {
 	s := testStore(t, Options{})
-	rows, err := s.db.QueryContext(t.Context(), `SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY type, name`)
+	golden(t, "testdata/schema.sql", schemaText(t, s.db))
+}
+
+// schemaText is the schema of a file as SQL.
+func schemaText(t *testing.T, db *sql.DB) string {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), `SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY type, name`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +181,7 @@ func TestSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "testdata/schema.sql", b.String())
+	return b.String()
 }
 
 // golden compares with a file; NEXJOB_UPDATE=1 writes it.

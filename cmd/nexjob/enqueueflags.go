@@ -231,7 +231,7 @@ func parseSpan(text string) (time.Duration, error) {
 	if days, isDays := strings.CutSuffix(text, "d"); isDays {
 		var n uint64
 		if n, err = strconv.ParseUint(days, 10, 16); err == nil {
-			d = time.Duration(n) * 24 * time.Hour //nolint:gosec // 16 bits of days are no 180 years
+			d = time.Duration(n) * 24 * time.Hour // 16 bits of days are less than 180 years
 		}
 	}
 	switch {

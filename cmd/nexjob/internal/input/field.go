@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -25,10 +26,8 @@ func ParseField(text string) (Field, error) {
 			names[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
 		}
 	}
-	for _, name := range names {
-		if name == "" {
-			return Field{}, fmt.Errorf("%q holds an empty name: want NAME, NAME.NAME or /NAME/NAME", text)
-		}
+	if slices.Contains(names, "") {
+		return Field{}, fmt.Errorf("%q holds an empty name: want NAME, NAME.NAME or /NAME/NAME", text)
 	}
 	return Field{text, names}, nil
 }
