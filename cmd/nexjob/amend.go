@@ -50,7 +50,7 @@ func (a *amendment) command(use, short, long, example string) *cobra.Command {
 	}
 	a.filter.add(cmd)
 	f := cmd.Flags()
-	f.IntVar(&a.limit, "limit", 100, "touch at most so many of the jobs that filters select; 0: all")
+	f.IntVar(&a.limit, "limit", 100, "touch at most `N` of the jobs that filters select; 0: all")
 	f.BoolVar(&a.all, "all", false, "no filter: every job is meant")
 	f.BoolVar(&a.yes, "yes", false, "do not ask")
 	f.BoolVar(&a.dryRun, "dry-run", false, "print what would be touched and change nothing")
@@ -61,8 +61,8 @@ func (a *amendment) command(use, short, long, example string) *cobra.Command {
 // addActor declares who acts and why. Both are kept on the job where the act leaves a
 // reason there.
 func addActor(cmd *cobra.Command, do *nexjob.Action) {
-	cmd.Flags().StringVar(&do.By, "by", "", "who asks for it (default: the user of this process)")
-	cmd.Flags().StringVar(&do.Reason, "reason", "", "and why; kept on the job")
+	cmd.Flags().StringVar(&do.By, "by", "", "`NAME` of who asks for it (default: the user of this process)")
+	cmd.Flags().StringVar(&do.Reason, "reason", "", "`TEXT` that says why; cancel, requeue and resolve keep it on the job")
 }
 
 // actor fills in who acts, and checks the action. A process without a user has no name,

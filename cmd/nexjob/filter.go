@@ -22,18 +22,19 @@ type filter struct {
 
 func (f *filter) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringArrayVar(&f.states, "state", nil, "in this state, as listed above; repeat it for several")
-	fs.StringArrayVar(&f.kinds, "kind", nil, "of this kind; repeat it for several")
-	fs.StringArrayVar(&f.queues, "queue", nil, "in this queue; repeat it for several")
-	fs.StringVar(&f.key, "key", "", "with this idempotency key")
-	fs.StringVar(&f.keyPrefix, "key-prefix", "", "with a key that begins so")
+	fs.StringArrayVar(&f.states, "state", nil, "in this `STATE`, as listed above; repeat it for several")
+	fs.StringArrayVar(&f.kinds, "kind", nil, "of this `KIND`; repeat it for several")
+	fs.StringArrayVar(&f.queues, "queue", nil, "in this `QUEUE`; repeat it for several")
+	fs.StringVar(&f.key, "key", "", "with this idempotency `KEY`")
+	fs.StringVar(&f.keyPrefix, "key-prefix", "", "with a key that begins with `TEXT`")
 	addQuoted(cmd, &f.quoted)
-	fs.StringArrayVar(&f.tags, "tag", nil, "with this tag; repeat it for jobs that have all of them")
-	fs.StringArrayVar(&f.anyTags, "any-tag", nil, "with this tag; repeat it for jobs that have at least one of them")
-	fs.StringVar(&f.operation, "operation", "", "of this operation")
-	fs.StringVar(&f.parent, "parent", "", "that wait or waited for this job")
-	fs.StringVar(&f.endedBefore, "ended-before", "", "ended before this time (RFC 3339), or so long ago (72h)")
-	fs.StringVar(&f.deadlineBefore, "deadline-before", "", "with a deadline before this time (RFC 3339)")
+	fs.StringArrayVar(&f.tags, "tag", nil, "with this `TAG`; repeat it for jobs that have all of them")
+	fs.StringArrayVar(&f.anyTags, "any-tag", nil, "with this `TAG`; repeat it for jobs that have at least one of them")
+	fs.StringVar(&f.operation, "operation", "", "of the operation with this `ID`")
+	fs.StringVar(&f.parent, "parent", "", "that wait or waited for the job with this `ID`")
+	fs.StringVar(&f.endedBefore, "ended-before", "", "ended before this `TIME` (2026-03-01T08:00:00Z), or so long ago (72h)")
+	fs.StringVar(&f.deadlineBefore, "deadline-before", "", "with a deadline before this `TIME`")
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(names(nexjob.States()), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // addQuoted declares the flag by which a key of any bytes can be given.
@@ -96,11 +97,7 @@ func (f *filter) query(cmd *cobra.Command) (nexjob.Query, error) {
 
 // stateNames is the part of each help that names the states.
 func stateNames() string {
-	var names []string
-	for _, s := range nexjob.States() {
-		names = append(names, s.String())
-	}
-	return "States: " + strings.Join(names, ", ") + "."
+	return "States: " + oneOf(nexjob.States()) + "."
 }
 
 func parseStates(names []string) ([]nexjob.State, error) {

@@ -82,8 +82,8 @@ With --json each job is an object on a line of its own. Where there are more job
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many; 0: all")
-	cmd.Flags().StringVar(&after, "after", "", "go on after the list that ended with this position")
+	cmd.Flags().IntVar(&limit, "limit", 50, "at most `N`; 0: all")
+	cmd.Flags().StringVar(&after, "after", "", "go on after the list that ended with this `POSITION`")
 	cmd.Flags().BoolVar(&oldest, "oldest-first", false, "the oldest first")
 	cmd.Flags().BoolVar(&count, "count", false, "print only how many match; it reads all of them")
 	cmd.MarkFlagsMutuallyExclusive("count", "after")

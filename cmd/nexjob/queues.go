@@ -59,6 +59,6 @@ With --json each queue is an object on a line of its own.
 			})
 		},
 	}
-	cmd.Flags().StringArrayVar(&names, "queue", nil, "only this queue; repeat it for several")
+	cmd.Flags().StringArrayVar(&names, "queue", nil, "only this `QUEUE`; repeat it for several")
 	return cmd
 }

@@ -51,14 +51,14 @@ name and reason are kept with the effect.
 		RunE: r.run,
 	}
 	f := cmd.Flags()
-	f.StringVar(&r.verdict, "verdict", "", "applied, not-applied or compensate")
-	f.StringVar(&r.do.Effect, "effect", "", "the effect's name")
-	f.StringVar(&r.do.Item, "item", "", "and its item, where it has one")
-	f.StringVar(&r.value, "value", "", "with applied: JSON of what the effect's Send would have returned")
-	f.StringVar(&r.followUp, "follow-up", "", "with compensate: kind of the job that makes up for the effect")
-	f.StringVar(&r.followUpArgs, "follow-up-args", "", "its args, JSON")
-	f.StringVar(&r.followUpKey, "follow-up-key", "", "its idempotency key")
-	f.StringVar(&r.followUpQueue, "follow-up-queue", "", "its queue")
+	f.StringVar(&r.verdict, "verdict", "", "the `VERDICT`: applied, not-applied or compensate")
+	f.StringVar(&r.do.Effect, "effect", "", "`NAME` of the effect")
+	f.StringVar(&r.do.Item, "item", "", "and its `ITEM`, where it has one")
+	f.StringVar(&r.value, "value", "", "with applied: `JSON` of what the effect's Send would have returned")
+	f.StringVar(&r.followUp, "follow-up", "", "with compensate: the `KIND` of the job that makes up for the effect")
+	f.StringVar(&r.followUpArgs, "follow-up-args", "", "its args, `JSON`")
+	f.StringVar(&r.followUpKey, "follow-up-key", "", "its idempotency `KEY`")
+	f.StringVar(&r.followUpQueue, "follow-up-queue", "", "its `QUEUE`")
 	addActor(cmd, &r.do)
 	return cmd
 }
