@@ -22,7 +22,12 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
-		UpdateScripts:       os.Getenv("NEXJOB_UPDATE") != "",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("NEXJOB_STORE", "")
+			env.Setenv("ODD", "a\x1b[2Jb\u202e")
+			return nil
+		},
+		UpdateScripts: os.Getenv("NEXJOB_UPDATE") != "",
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits,
 			"id":    setID,
