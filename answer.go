@@ -28,19 +28,16 @@ func (o Outcome) String() string {
 	return names[o]
 }
 
+// ParseOutcome reads the form that String writes.
+func ParseOutcome(name string) (Outcome, error) {
+	return parseWord("an outcome", name, wordsFrom(Created, Mismatched))
+}
+
 // MarshalText writes the form of String.
 func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // UnmarshalText reads the form of String.
-func (o *Outcome) UnmarshalText(text []byte) error {
-	for i, name := range outcomeNames() {
-		if i > 0 && name == string(text) {
-			*o = Outcome(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("nexjob: %q is not an outcome", text)
-}
+func (o *Outcome) UnmarshalText(text []byte) error { return readWord(o, text, ParseOutcome) }
 
 // Answer is what an enqueue answers for one item.
 type Answer struct {

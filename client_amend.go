@@ -12,9 +12,11 @@ import (
 
 // Amend applies one action to at most limit jobs that the query selects, oldest
 // first, and answers per job: done, or refused and why. An action that does not make
-// sense is *InvalidError and changes nothing. An empty query selects every job, so a
-// requeue of it also repeats what has succeeded: name the States. Only the caller repeats it: after
-// ErrOutcomeUnknown the same call may go on with the jobs that come next.
+// sense is *InvalidError and changes nothing. So is a query without a condition, unless
+// it says All: a filter that came out empty, of a form, a flag or a list of IDs, must
+// not empty the storage. A requeue also repeats what has succeeded: name the States.
+// Only the caller repeats it: after ErrOutcomeUnknown the same call may go on with the
+// jobs that come next.
 func (c *Client) Amend(ctx context.Context, q Query, do Action, limit int) (Amended, error) {
 	if err := c.writable(ctx, "amend"); err != nil {
 		return Amended{}, err
@@ -25,6 +27,10 @@ func (c *Client) Amend(ctx context.Context, q Query, do Action, limit int) (Amen
 	if q.Of != Jobs && (q.Of != Keys || do.Act != ActClearKey) {
 		return Amended{}, invalid("query", "it does not select jobs",
 			"select Jobs, or Keys when clearing keys")
+	}
+	if q.Of == Jobs && !q.All && !q.selective() {
+		return Amended{}, invalid("query", "it has no condition and would select every job",
+			"name the jobs or a filter, or set All if every job is meant")
 	}
 	if do.FollowUp != nil {
 		job := *do.FollowUp

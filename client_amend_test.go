@@ -3,6 +3,7 @@ package nexjob_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/nexjob/nexjob"
 )
@@ -14,7 +15,7 @@ func TestAmendAnswersPerJob(t *testing.T) {
 	s.work(nexjob.EndSucceeded, "")
 	s.enqueue("b", nexjob.Options{})
 	s.enqueue("c", nexjob.Options{})
-	amended, err := s.client.Amend(t.Context(), nexjob.Query{}, nexjob.Action{Act: nexjob.ActCancel, Reason: "flood"}, 2)
+	amended, err := s.client.Amend(t.Context(), nexjob.Query{All: true}, nexjob.Action{Act: nexjob.ActCancel, Reason: "flood"}, 2)
 	if err != nil || len(amended.Changes) != 2 || amended.Done() != 1 || !amended.More {
 		t.Fatalf("amended %+v, %v", amended, err)
 	}
@@ -99,9 +100,13 @@ func TestAmendRefusesWhatMakesNoSense(t *testing.T) {
 	s := newShop(t)
 	cancel := nexjob.Action{Act: nexjob.ActCancel}
 	for name, call := range map[string]func() (nexjob.Amended, error){
-		"no limit":    func() (nexjob.Amended, error) { return s.client.Amend(t.Context(), nexjob.Query{}, cancel, 0) },
-		"large limit": func() (nexjob.Amended, error) { return s.client.Amend(t.Context(), nexjob.Query{}, cancel, 1001) },
-		"no act":      func() (nexjob.Amended, error) { return s.client.Amend(t.Context(), nexjob.Query{}, nexjob.Action{}, 1) },
+		"no limit": func() (nexjob.Amended, error) { return s.client.Amend(t.Context(), nexjob.Query{All: true}, cancel, 0) },
+		"large limit": func() (nexjob.Amended, error) {
+			return s.client.Amend(t.Context(), nexjob.Query{All: true}, cancel, 1001)
+		},
+		"no act": func() (nexjob.Amended, error) {
+			return s.client.Amend(t.Context(), nexjob.Query{All: true}, nexjob.Action{}, 1)
+		},
 		"effects": func() (nexjob.Amended, error) {
 			return s.client.Amend(t.Context(), nexjob.Query{Of: nexjob.Effects}, cancel, 1)
 		},
@@ -112,5 +117,63 @@ func TestAmendRefusesWhatMakesNoSense(t *testing.T) {
 		if amended, err := call(); !errors.Is(err, nexjob.ErrInvalid) || len(amended.Changes) > 0 {
 			t.Errorf("%s: %+v, %v", name, amended, err)
 		}
+	}
+}
+
+// TestAmendOfEveryJobMustBeMeant tries each way in which a filter comes out empty, and
+// each condition alone.
+func TestAmendOfEveryJobMustBeMeant(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.enqueue("a", nexjob.Options{})
+	for name, q := range map[string]nexjob.Query{
+		"nothing set":     {},
+		"empty lists":     {IDs: []nexjob.ID{}, Kinds: []string{}, Tags: []string{}, States: []nexjob.State{}},
+		"a page alone":    {Limit: 1, NewestFirst: true},
+		"about effects":   {EffectStates: []nexjob.EffectState{nexjob.Intended}},
+		"keys, no key":    {Of: nexjob.Keys},
+		"keys, all meant": {Of: nexjob.Keys, All: true},
+	} {
+		for act := nexjob.ActCancel; act <= nexjob.ActMove; act++ {
+			do := nexjob.Action{Act: act}
+			switch act {
+			case nexjob.ActReschedule:
+				do.DueAt = time.Now()
+			case nexjob.ActPrioritise:
+				do.Priority = nexjob.High
+			case nexjob.ActMove:
+				do.Queue = "other"
+			case nexjob.ActResolve:
+				do.Verdict, do.By, do.Reason = nexjob.Applied, "ada", "x"
+			default:
+			}
+			if amended, err := s.client.Amend(t.Context(), q, do, 10); !errors.Is(err, nexjob.ErrInvalid) {
+				t.Errorf("%s of %s: %+v, %v", act, name, amended, err)
+			}
+		}
+	}
+	id := nexjob.NewID()
+	for name, q := range map[string]nexjob.Query{
+		"IDs":        {IDs: []nexjob.ID{id}},
+		"operations": {Operations: []nexjob.ID{id}},
+		"key":        {Key: "b"},
+		"prefix":     {KeyPrefix: "b"},
+		"parent":     {Parent: id},
+		"kinds":      {Kinds: []string{"b"}},
+		"queues":     {Queues: []string{"b"}},
+		"tags":       {Tags: []string{"b"}},
+		"any tags":   {AnyTags: []string{"b"}},
+		"states":     {States: []nexjob.State{nexjob.Failed}},
+		"deadline":   {DeadlineBefore: time.Unix(1, 0)},
+		"ended":      {EndedBefore: time.Unix(1, 0)},
+	} {
+		amended, err := s.client.Amend(t.Context(), q, nexjob.Action{Act: nexjob.ActDelete}, 10)
+		if err != nil || len(amended.Changes) > 0 {
+			t.Errorf("by %s: %+v, %v", name, amended, err)
+		}
+	}
+	all, err := s.client.Amend(t.Context(), nexjob.Query{All: true}, nexjob.Action{Act: nexjob.ActDelete}, 10)
+	if err != nil || all.Done() != 1 {
+		t.Errorf("all, and meant: %+v, %v", all, err)
 	}
 }

@@ -261,13 +261,14 @@ func (f *keyFacts) keyJob(job *Job) KeyJob {
 	}
 	for i := range f.receipts {
 		if r := &f.receipts[i]; r.Operation == job.Operation && r.Sort == EffectReceipt {
-			k.Effects = append(k.Effects, keyEffect(r))
+			k.Effects = append(k.Effects, r.Effect())
 		}
 	}
 	return k
 }
 
-func keyEffect(r *Receipt) KeyEffect {
+// Effect returns what is known of an effect, in words for people.
+func (r *Receipt) Effect() KeyEffect {
 	return KeyEffect{
 		Name: r.Name, Item: r.Item, State: r.State, Certainty: certainty(r.State),
 		OutsideKey: r.OutsideKey, FirstSent: r.FirstSent, SendBefore: r.SendBefore,

@@ -69,8 +69,13 @@ func (f *keyFacts) activeClause(job *Job, state State) string {
 		return fmt.Sprintf("is due at %s%s.", clockTime(job.DueAt), because(job.Reason))
 	case Enqueued, Succeeded, Failed, Expired, Cancelled:
 	}
-	return fmt.Sprintf("has been due since %s and waits for a free worker. If it stays so, see whether a worker "+
-		"serves queue %q and kind %q, and whether they are paused.", clockTime(job.DueAt), job.Queue, job.Kind)
+	before := "has been due since "
+	if job.Tries > 0 {
+		before = fmt.Sprintf("failed in %s%s; it has been due again since ",
+			times(job.Tries, "try", "tries"), because(job.Reason))
+	}
+	return fmt.Sprintf("%s%s and waits for a free worker. If it stays so, see whether a worker "+
+		"serves queue %q and kind %q, and whether they are paused.", before, clockTime(job.DueAt), job.Queue, job.Kind)
 }
 
 func (f *keyFacts) processingClause(job *Job) string {
@@ -79,10 +84,10 @@ func (f *keyFacts) processingClause(job *Job) string {
 		return fmt.Sprintf("was claimed by worker %q, whose lease ended at %s: that worker is lost or cannot reach "+
 			"the storage. The next claim recovers the job by itself.", job.Worker, clockTime(job.LeaseUntil))
 	case job.Stop:
-		return fmt.Sprintf("worker %q runs since %s and has been asked to stop%s.",
+		return fmt.Sprintf("is run by worker %q since %s and has been asked to stop%s.",
 			job.Worker, clockTime(job.StartedAt), because(job.StopReason))
 	}
-	return fmt.Sprintf("worker %q runs since %s under a lease until %s; wait for it, or cancel it.",
+	return fmt.Sprintf("is run by worker %q since %s under a lease until %s; wait for it, or cancel it.",
 		job.Worker, clockTime(job.StartedAt), clockTime(job.LeaseUntil))
 }
 

@@ -72,7 +72,7 @@ func TestExplain(t *testing.T) {
 		{
 			name:     "processing",
 			scene:    func(s *shop) { s.enqueue("k", nexjob.Options{}); s.claim() },
-			sentence: []string{"held by job %s", `worker "till-1" runs since 2000-01-01T00:00:00Z`, "until 2000-01-01T00:01:00Z"},
+			sentence: []string{"held by job %s", `is run by worker "till-1" since 2000-01-01T00:00:00Z`, "until 2000-01-01T00:01:00Z"},
 			holder:   nexjob.Processing, next: "existing existing existing",
 		},
 		{
@@ -376,4 +376,113 @@ func TestExplainFindsAHolderWithAnOldID(t *testing.T) {
 			t.Errorf("holder %+v; more jobs: %v", e.Holder, e.MoreJobs)
 		}
 	})
+}
+
+func TestExplainJob(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		scene    func(s *shop) nexjob.ID
+		sentence []string // %s stands for the job's ID
+	}{
+		"due later": {
+			func(s *shop) nexjob.ID { return s.enqueue("", nexjob.Options{Delay: time.Hour}).ID },
+			[]string{`Job %s of kind "charge-card" is due at 2000-01-01T01:00:00Z.`},
+		},
+		"due again": {
+			func(s *shop) nexjob.ID {
+				id := s.enqueue("", nexjob.Options{}).ID
+				s.settle(s.claim(), nexjob.Settlement{As: nexjob.EndRetry, Error: "no answer", Delay: time.Minute})
+				time.Sleep(time.Hour)
+				return id
+			},
+			[]string{"failed in 1 try: no answer; it has been due again since 2000-01-01T00:01:00Z and waits"},
+		},
+		"processing": {
+			func(s *shop) nexjob.ID { id := s.enqueue("k", nexjob.Options{}).ID; s.claim(); return id },
+			[]string{`Job %s of kind "charge-card" is run by worker "till-1" since`, "cancel it"},
+		},
+		"uncertain": {
+			func(s *shop) nexjob.ID { id := s.enqueue("", nexjob.Options{}).ID; s.unclear(0); return id },
+			[]string{`is Uncertain: effect "charge"`, "resolve it as"},
+		},
+		"failed, without a key": {
+			func(s *shop) nexjob.ID {
+				id := s.enqueue("", nexjob.Options{}).ID
+				s.work(nexjob.EndFailed, "card declined")
+				return id
+			},
+			[]string{"Job %s", "after 1 try: card declined. Requeue it: that continues its operation"},
+		},
+		"succeeded, without a key": {
+			func(s *shop) nexjob.ID {
+				id := s.enqueue("", nexjob.Options{}).ID
+				s.work(nexjob.EndSucceeded, "")
+				return id
+			},
+			[]string{"succeeded at 2000-01-01T00:00:00Z. The work is done."},
+		},
+		"failed, and its key's last job": {
+			func(s *shop) nexjob.ID {
+				id := s.enqueue("k", nexjob.Options{}).ID
+				s.work(nexjob.EndFailed, "card declined")
+				return id
+			},
+			[]string{"card declined. Requeue it, or enqueue again under AllowAfterFailed"},
+		},
+		"failed, and its key went on": {
+			func(s *shop) nexjob.ID {
+				id := s.enqueue("k", nexjob.Options{}).ID
+				s.work(nexjob.EndFailed, "card declined")
+				s.enqueue("k", nexjob.Options{})
+				return id
+			},
+			[]string{`card declined. Its key "k" has gone on to job `},
+		},
+		"failed, and its key's life is over": {
+			func(s *shop) nexjob.ID {
+				id := s.enqueue("k", nexjob.Options{KeepKeyFor: time.Minute}).ID
+				s.work(nexjob.EndFailed, "card declined")
+				time.Sleep(time.Hour)
+				return id
+			},
+			[]string{"card declined. Requeue it: that continues its operation"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newShop(t)
+				id := tt.scene(s)
+				e, err := s.client.ExplainJob(t.Context(), id)
+				s.check(err)
+				if e.Job.ID != id || e.At.IsZero() {
+					t.Errorf("job %s at %s", e.Job.ID, e.At)
+				}
+				for _, part := range tt.sentence {
+					if part = strings.ReplaceAll(part, "%s", id.String()); !strings.Contains(e.Sentence, part) {
+						t.Errorf("the sentence does not say %q:\n%s", part, e.Sentence)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestExplainJobTellsEffectsAndChildren(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	first := s.enqueue("k", nexjob.Options{})
+	child := s.enqueue("", nexjob.Options{Parents: []nexjob.Parent{{ID: first.ID, Rule: nexjob.OnAnyEnd}}})
+	s.unclear(0)
+	e, err := s.client.ExplainJob(t.Context(), first.ID)
+	s.check(err)
+	if len(e.Receipts) != 1 || e.Receipts[0].Name != "charge" || !e.Receipts[0].Open() {
+		t.Errorf("receipts %+v", e.Receipts)
+	}
+	if len(e.Children) != 1 || e.Children[0].ID != child.ID || e.MoreChildren {
+		t.Errorf("children %+v, more: %v", e.Children, e.MoreChildren)
+	}
+	if _, err := s.client.ExplainJob(t.Context(), nexjob.NewID()); !errors.Is(err, nexjob.ErrNotFound) {
+		t.Errorf("a job that nobody knows: %v", err)
+	}
 }

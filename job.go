@@ -1,6 +1,9 @@
 package nexjob
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Job is the stored record of one unit of work, as Find and Claim answer it.
 // Times are in UTC and whole microseconds; a zero time means "none".
@@ -95,8 +98,19 @@ func (r Rule) String() string {
 	case OnAnyEnd:
 		return "on any end"
 	}
-	return "unknown rule"
+	return fmt.Sprintf("Rule(%d)", uint8(r))
 }
+
+// ParseRule reads the form that String writes.
+func ParseRule(name string) (Rule, error) {
+	return parseWord("a rule", name, wordsFrom(OnSuccess, OnAnyEnd))
+}
+
+// MarshalText writes the form of String.
+func (r Rule) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads the form of String.
+func (r *Rule) UnmarshalText(text []byte) error { return readWord(r, text, ParseRule) }
 
 // Parent is a job that must end before its child may run. A child whose rule can
 // no longer be met is Cancelled with the reason.

@@ -84,6 +84,17 @@ func (e Ending) String() string {
 	return names[e]
 }
 
+// ParseEnding reads the form that String writes.
+func ParseEnding(name string) (Ending, error) {
+	return parseWord("an ending", name, wordsFrom(EndSucceeded, EndCrashed))
+}
+
+// MarshalText writes the form of String.
+func (e Ending) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// UnmarshalText reads the form of String.
+func (e *Ending) UnmarshalText(text []byte) error { return readWord(e, text, ParseEnding) }
+
 // Settlement ends one attempt with all its consequences.
 type Settlement struct {
 	Lease     Lease

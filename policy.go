@@ -42,12 +42,7 @@ func (p DuplicatePolicy) String() string {
 
 // ParseDuplicatePolicy reads the form that String writes.
 func ParseDuplicatePolicy(name string) (DuplicatePolicy, error) {
-	for _, p := range Policies() {
-		if p.String() == name {
-			return p, nil
-		}
-	}
-	return 0, fmt.Errorf("nexjob: %q is not a duplicate policy: want one of %v", name, Policies())
+	return parseWord("a duplicate policy", name, Policies())
 }
 
 // MarshalText writes the form of String.
@@ -55,12 +50,7 @@ func (p DuplicatePolicy) MarshalText() ([]byte, error) { return []byte(p.String(
 
 // UnmarshalText reads the form of String.
 func (p *DuplicatePolicy) UnmarshalText(text []byte) error {
-	parsed, err := ParseDuplicatePolicy(string(text))
-	if err != nil {
-		return err
-	}
-	*p = parsed
-	return nil
+	return readWord(p, text, ParseDuplicatePolicy)
 }
 
 // Ruling is what the policy table says of one enqueue.
@@ -86,19 +76,16 @@ func (r Ruling) String() string {
 	return fmt.Sprintf("Ruling(%d)", uint8(r))
 }
 
+// ParseRuling reads the form that String writes.
+func ParseRuling(name string) (Ruling, error) {
+	return parseWord("a ruling", name, wordsFrom(RuleCreate, RuleReject))
+}
+
 // MarshalText writes the form of String.
 func (r Ruling) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText reads the form of String.
-func (r *Ruling) UnmarshalText(text []byte) error {
-	for _, ruling := range []Ruling{RuleCreate, RuleExisting, RuleReject} {
-		if ruling.String() == string(text) {
-			*r = ruling
-			return nil
-		}
-	}
-	return fmt.Errorf("nexjob: %q is not a ruling", text)
-}
+func (r *Ruling) UnmarshalText(text []byte) error { return readWord(r, text, ParseRuling) }
 
 // PolicyRow is one row of the policy table: the states of the key's last job that
 // it speaks of, and the ruling per policy. A row without states is the key that
@@ -191,24 +178,11 @@ func (a WhileActive) String() string {
 
 // ParseWhileActive reads the form that String writes.
 func ParseWhileActive(name string) (WhileActive, error) {
-	settings := []WhileActive{ReturnExisting, Reject, Replace}
-	for _, a := range settings {
-		if a.String() == name {
-			return a, nil
-		}
-	}
-	return 0, fmt.Errorf("nexjob: %q is not a setting for a live holder: want one of %v", name, settings)
+	return parseWord("a setting for a live holder", name, wordsFrom(ReturnExisting, Replace))
 }
 
 // MarshalText writes the form of String.
 func (a WhileActive) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // UnmarshalText reads the form of String.
-func (a *WhileActive) UnmarshalText(text []byte) error {
-	parsed, err := ParseWhileActive(string(text))
-	if err != nil {
-		return err
-	}
-	*a = parsed
-	return nil
-}
+func (a *WhileActive) UnmarshalText(text []byte) error { return readWord(a, text, ParseWhileActive) }

@@ -1,6 +1,9 @@
 package nexjob
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Subject says what records a Query is about.
 type Subject uint8
@@ -12,9 +15,9 @@ const (
 	Effects         // receipts, in order of operation and slot
 )
 
-// Query selects records. Empty fields select everything; all set fields must
-// match. For Keys only Key, KeyPrefix and the page fields count; for Effects only
-// Operations, EffectStates and the page fields.
+// Query selects records. Empty fields select everything, a list without items like
+// one that is not set; all set fields must match. For Keys only Key, KeyPrefix and the
+// page fields count; for Effects only Operations, EffectStates and the page fields.
 type Query struct {
 	Of         Subject
 	IDs        []ID
@@ -24,6 +27,7 @@ type Query struct {
 	Kinds      []string
 	Queues     []string
 	Tags       []string // all of them
+	AnyTags    []string // at least one of them
 	States     []State  // as reported: Scheduled and Enqueued are told apart
 	Parent     ID       // children of this job
 
@@ -32,9 +36,20 @@ type Query struct {
 
 	EffectStates []EffectState
 
+	// All is the caller's word that a query without a condition means every job.
+	// Client.Amend asks for it; reading does not.
+	All bool
+
 	NewestFirst bool   // Jobs: by ID, newest first; else oldest first
 	Limit       int    // 1 to MaxPage; 0: DefaultPage
 	After       string // Page.Next of the page before
+}
+
+// selective reports whether the query has a condition on jobs.
+func (q *Query) selective() bool {
+	named := len(q.IDs) > 0 || len(q.Operations) > 0 || q.Key != "" || q.KeyPrefix != "" || !q.Parent.IsZero()
+	kept := len(q.Kinds) > 0 || len(q.Queues) > 0 || len(q.Tags) > 0 || len(q.AnyTags) > 0 || len(q.States) > 0
+	return named || kept || !q.DeadlineBefore.IsZero() || !q.EndedBefore.IsZero()
 }
 
 // Page is one page of what a Query selects, in order.
@@ -112,11 +127,22 @@ func (a Act) String() string {
 		"", "cancel", "requeue", "delete", "purge", "clear key", "resolve", "expire",
 		"reschedule", "prioritise", "move",
 	}
-	if int(a) >= len(names) {
-		return "unknown act"
+	if a == 0 || int(a) >= len(names) {
+		return fmt.Sprintf("Act(%d)", uint8(a))
 	}
 	return names[a]
 }
+
+// ParseAct reads the form that String writes.
+func ParseAct(name string) (Act, error) {
+	return parseWord("an act", name, wordsFrom(ActCancel, ActMove))
+}
+
+// MarshalText writes the form of String.
+func (a Act) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads the form of String.
+func (a *Act) UnmarshalText(text []byte) error { return readWord(a, text, ParseAct) }
 
 // Action is one act with its choices.
 type Action struct {

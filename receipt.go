@@ -49,19 +49,16 @@ func (s EffectState) String() string {
 	return names[s]
 }
 
+// ParseEffectState reads the form that String writes.
+func ParseEffectState(name string) (EffectState, error) {
+	return parseWord("an effect's state", name, wordsFrom(Intended, Compensated))
+}
+
 // MarshalText writes the form of String.
 func (s EffectState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads the form of String.
-func (s *EffectState) UnmarshalText(text []byte) error {
-	for i, name := range effectStateNames() {
-		if i > 0 && name == string(text) {
-			*s = EffectState(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("nexjob: %q is not an effect's state", text)
-}
+func (s *EffectState) UnmarshalText(text []byte) error { return readWord(s, text, ParseEffectState) }
 
 // Verdict is what a look-up or a person says of an effect whose outcome is not
 // known.
@@ -89,6 +86,17 @@ func (v Verdict) String() string {
 	}
 	return fmt.Sprintf("Verdict(%d)", uint8(v))
 }
+
+// ParseVerdict reads the form that String writes.
+func ParseVerdict(name string) (Verdict, error) {
+	return parseWord("a verdict", name, wordsFrom(StillUnknown, Compensate))
+}
+
+// MarshalText writes the form of String.
+func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText reads the form of String.
+func (v *Verdict) UnmarshalText(text []byte) error { return readWord(v, text, ParseVerdict) }
 
 // Receipt is a fact that becomes true once within an operation. A step's receipt
 // belongs to the args' fingerprint too; an effect has one receipt per outside key,

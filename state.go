@@ -1,9 +1,6 @@
 package nexjob
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // State says where a job stands in its life. The numbers are stored by engines
 // and never change their meaning.
@@ -50,11 +47,7 @@ func (s State) String() string {
 
 // ParseState reads the form that String writes.
 func ParseState(name string) (State, error) {
-	names := stateNames()
-	if i := slices.Index(names[:], name); i > 0 {
-		return State(i), nil //nolint:gosec // i is an index of a table of ten names
-	}
-	return 0, fmt.Errorf("nexjob: %q is not a state: want one of %v", name, names[1:])
+	return parseWord("a state", name, States())
 }
 
 // Active reports whether a job in this state holds its idempotency key.
@@ -72,14 +65,7 @@ func (s State) Terminal() bool {
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads the form of String.
-func (s *State) UnmarshalText(text []byte) error {
-	parsed, err := ParseState(string(text))
-	if err != nil {
-		return err
-	}
-	*s = parsed
-	return nil
-}
+func (s *State) UnmarshalText(text []byte) error { return readWord(s, text, ParseState) }
 
 // Priority orders the jobs of one queue: smaller numbers go first.
 type Priority uint8
@@ -112,23 +98,11 @@ func (p Priority) String() string {
 
 // ParsePriority reads the form that String writes.
 func ParsePriority(name string) (Priority, error) {
-	for _, p := range Priorities() {
-		if p.String() == name {
-			return p, nil
-		}
-	}
-	return 0, fmt.Errorf("nexjob: %q is not a priority: want one of %v", name, Priorities())
+	return parseWord("a priority", name, Priorities())
 }
 
 // MarshalText writes the form of String.
 func (p Priority) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText reads the form of String.
-func (p *Priority) UnmarshalText(text []byte) error {
-	parsed, err := ParsePriority(string(text))
-	if err != nil {
-		return err
-	}
-	*p = parsed
-	return nil
-}
+func (p *Priority) UnmarshalText(text []byte) error { return readWord(p, text, ParsePriority) }

@@ -94,6 +94,12 @@ func texts() []encoding.TextMarshaler {
 		nexjob.RuleCreate, nexjob.RuleExisting, nexjob.RuleReject,
 		nexjob.Created, nexjob.Existing, nexjob.Replaced, nexjob.Rejected, nexjob.Mismatched,
 		nexjob.Intended, nexjob.Confirmed, nexjob.Refused, nexjob.Disproved, nexjob.Compensated,
+		nexjob.StillUnknown, nexjob.Applied, nexjob.NotApplied, nexjob.Compensate,
+		nexjob.OnSuccess, nexjob.OnFailure, nexjob.OnAnyEnd,
+		nexjob.ActCancel, nexjob.ActRequeue, nexjob.ActDelete, nexjob.ActPurge, nexjob.ActClearKey, nexjob.ActResolve,
+		nexjob.ActExpire, nexjob.ActReschedule, nexjob.ActPrioritise, nexjob.ActMove,
+		nexjob.EndSucceeded, nexjob.EndFailed, nexjob.EndRetry, nexjob.EndSnoozed, nexjob.EndInterrupted,
+		nexjob.EndUncertain, nexjob.EndCancelled, nexjob.EndCrashed,
 		nexjob.NewID(), nexjob.FingerprintOf([]byte("x")), nexjob.Fingerprint{},
 	)
 }
@@ -126,6 +132,50 @@ func TestWordsComeBackFromText(t *testing.T) {
 			if back.Elem().Interface() != word {
 				t.Errorf("%T was changed by %q, which it refused", word, wrong)
 			}
+		}
+	}
+}
+
+// TestARefusedWordIsAnsweredWithTheKnownOnes is what a command line and an HTTP
+// answer show to somebody who mistyped.
+func TestARefusedWordIsAnsweredWithTheKnownOnes(t *testing.T) {
+	t.Parallel()
+	for want, parse := range map[string]func() error{
+		`"x" is not a state: want one of Enqueued, Scheduled`: func() error { _, err := nexjob.ParseState("x"); return err },
+		`is not a duplicate policy: want one of AllowAfterFailed`: func() error {
+			_, err := nexjob.ParseDuplicatePolicy("x")
+			return err
+		},
+		`is not a setting for a live holder: want one of ReturnExisting, Reject, Replace`: func() error {
+			_, err := nexjob.ParseWhileActive("x")
+			return err
+		},
+		`is not a priority: want one of Critical, High, Normal, Low`: func() error {
+			_, err := nexjob.ParsePriority("x")
+			return err
+		},
+		`is not an act: want one of cancel, requeue, delete`: func() error { _, err := nexjob.ParseAct("x"); return err },
+		`is not a verdict: want one of still unknown, applied, not applied, compensate`: func() error {
+			_, err := nexjob.ParseVerdict("x")
+			return err
+		},
+		`is not an outcome: want one of created`: func() error { _, err := nexjob.ParseOutcome("x"); return err },
+		`is not a ruling: want one of create, existing, reject`: func() error {
+			_, err := nexjob.ParseRuling("x")
+			return err
+		},
+		`is not an effect's state: want one of intended`: func() error {
+			_, err := nexjob.ParseEffectState("x")
+			return err
+		},
+		`is not an ending: want one of succeeded`: func() error { _, err := nexjob.ParseEnding("x"); return err },
+		`is not a rule: want one of on success, on failure, on any end`: func() error {
+			_, err := nexjob.ParseRule("x")
+			return err
+		},
+	} {
+		if err := parse(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 }

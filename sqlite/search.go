@@ -68,6 +68,10 @@ func searchJobs(sheet sheet, q *nexjob.Query, now time.Time) *search {
 		s.and("EXISTS (SELECT 1 FROM nexjob_bodies b CROSS JOIN json_each(b.tags) t"+
 			" WHERE b.seq = j.seq AND t.value = ?)", tag)
 	}
+	if len(q.AnyTags) > 0 {
+		s.and("EXISTS (SELECT 1 FROM nexjob_bodies b CROSS JOIN json_each(b.tags) t"+
+			" WHERE b.seq = j.seq AND t.value IN (SELECT value FROM json_each(?)))", jsonNames(q.AnyTags))
+	}
 	if !q.DeadlineBefore.IsZero() {
 		s.and("j.deadline <= ?", q.DeadlineBefore.UnixMicro())
 	}

@@ -148,6 +148,7 @@ func TestPlans(t *testing.T) {
 		{"a beginning of keys", nexjob.Query{KeyPrefix: "k"}},
 		{"children", nexjob.Query{Parent: id}},
 		{"tags", nexjob.Query{Tags: []string{"a"}}},
+		{"any tag", nexjob.Query{AnyTags: []string{"a", "b"}}},
 		{"failed", nexjob.Query{States: []nexjob.State{nexjob.Failed}}},
 		{"processing", nexjob.Query{States: []nexjob.State{nexjob.Processing}}},
 		{"uncertain", nexjob.Query{States: []nexjob.State{nexjob.Uncertain}}},

@@ -67,7 +67,7 @@ func newRoot() *cobra.Command {
 	})
 	addStoreFlag(root)
 	addJSONFlag(root)
-	root.AddCommand(newDemo(), newDemoWorker(), newEnqueue(), newMigrate(), newVersion())
+	root.AddCommand(newEnqueue(), newJobs(), newKey(), newQueues(), newMigrate(), newVersion(), newDemo(), newDemoWorker())
 	return root
 }
 

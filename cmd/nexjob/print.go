@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+
+	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
@@ -17,4 +20,10 @@ func addJSONFlag(root *cobra.Command) {
 func printer(cmd *cobra.Command) view.Printer {
 	flag := cmd.Flag(jsonFlag)
 	return view.Printer{Out: cmd.OutOrStdout(), JSON: flag != nil && flag.Value.String() == "true"}
+}
+
+// terminal reports whether a stream of the command is one, with a person before it.
+func terminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && isatty.IsTerminal(file.Fd())
 }

@@ -30,6 +30,9 @@ func TestScripts(t *testing.T) {
 		UpdateScripts: os.Getenv("NEXJOB_UPDATE") != "",
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits,
+			"id":    setID,
+			"text":  setText,
+			"work":  work,
 		},
 	})
 }

@@ -72,6 +72,7 @@ func Selects(q *nexjob.Query, j *nexjob.Job, now time.Time) bool {
 		(q.DeadlineBefore.IsZero() || !j.Deadline.IsZero() && !j.Deadline.After(q.DeadlineBefore)) &&
 		(q.EndedBefore.IsZero() || !j.EndedAt.IsZero() && !j.EndedAt.After(q.EndedBefore)) &&
 		(q.Parent.IsZero() || slices.ContainsFunc(j.Parents, func(p nexjob.Parent) bool { return p.ID == q.Parent })) &&
+		(len(q.AnyTags) == 0 || slices.ContainsFunc(q.AnyTags, func(tag string) bool { return slices.Contains(j.Tags, tag) })) &&
 		!slices.ContainsFunc(q.Tags, func(tag string) bool { return !slices.Contains(j.Tags, tag) })
 }
 
