@@ -232,8 +232,7 @@ func TestASenderThatDies(t *testing.T) {
 	}
 }
 
-// TestTheGateSeesAMail: both moments, the recipient and the caller; and that what the
-// record holds at each is what the moment says.
+// TestTheGateSeesAMail: the call is about the first recipient.
 func TestTheGateSeesAMail(t *testing.T) {
 	var w watching
 	_, address := open(t, outside.Conditions{Gate: w.gate})

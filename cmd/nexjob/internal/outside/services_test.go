@@ -70,12 +70,12 @@ type keyedService struct {
 }
 
 // keyedServices are started under the conditions by the tests of what both do.
-var keyedServices = map[outside.Service]func(*testing.T, outside.Conditions) keyedService{
-	outside.PaymentService: func(t *testing.T, c outside.Conditions) keyedService {
+var keyedServices = map[string]func(*testing.T, outside.Conditions) keyedService{
+	"payment": func(t *testing.T, c outside.Conditions) keyedService {
 		p, url := provide(t, c)
 		return keyedService{url, http.StatusCreated, func() int { return len(p.Payments()) }, p.Replayed}
 	},
-	outside.WebhookService: func(t *testing.T, c outside.Conditions) keyedService {
+	"webhook": func(t *testing.T, c outside.Conditions) keyedService {
 		v, url := receive(t, c)
 		return keyedService{
 			url + "order-42-paid", http.StatusNoContent, func() int { return len(v.Deliveries()) }, v.Replayed,
@@ -87,7 +87,7 @@ var keyedServices = map[outside.Service]func(*testing.T, outside.Conditions) key
 func forKeyed(t *testing.T, test func(t *testing.T, start func(outside.Conditions) keyedService)) {
 	t.Helper()
 	for name, start := range keyedServices {
-		t.Run(string(name), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			test(t, func(c outside.Conditions) keyedService { return start(t, c) })
 		})
 	}
