@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/nexjob/nexjob"
@@ -64,6 +65,15 @@ func callerOf(call outside.Call) (caller, error) {
 		return who, fmt.Errorf("demo: a call does not say who sends it: %w", err)
 	}
 	return who, nil
+}
+
+// orderOf is the order that a call to the provider is about; 0 if it is about none.
+func orderOf(call outside.Call) int64 {
+	order, err := strconv.ParseInt(call.Item, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return order
 }
 
 // charge asks for a charge under an idempotency key. An error that comes back from

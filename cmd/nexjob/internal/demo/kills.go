@@ -57,24 +57,25 @@ func planKills(lines []Line, n int, seed uint64) map[int64][]outside.Moment {
 // gate is the provider's gate: it kills the caller if that is planned for its order
 // at this moment.
 func (k *kills) gate(ctx context.Context, at outside.Moment, call outside.Call) (died bool) {
-	if !k.take(call.OrderID, at) {
+	order := orderOf(call)
+	if !k.take(order, at) {
 		return false
 	}
 	if ctx.Err() != nil { // its connection is closed: it died, or gave up waiting
-		k.giveBack(call.OrderID, at)
+		k.giveBack(order, at)
 		return true
 	}
 	who, err := callerOf(call)
 	if err != nil {
-		k.giveBack(call.OrderID, at)
+		k.giveBack(order, at)
 		return false // the audit misses the kill
 	}
 	pid, killed := k.kill(who.Worker)
 	if !killed { // it died at another order's kill a moment ago
-		k.giveBack(call.OrderID, at)
+		k.giveBack(order, at)
 		return true
 	}
-	kill := Kill{OrderID: call.OrderID, At: at, Worker: who.Worker, PID: pid, Lease: who.Lease}
+	kill := Kill{OrderID: order, At: at, Worker: who.Worker, PID: pid, Lease: who.Lease}
 	k.mu.Lock()
 	k.done = append(k.done, kill)
 	k.mu.Unlock()

@@ -49,17 +49,18 @@ func (s *stale) died(k Kill) {
 
 // rise writes for the dead attempts of an order whose charge is asked for again.
 func (s *stale) rise(ctx context.Context, call outside.Call) {
+	order := orderOf(call)
 	s.mu.Lock()
-	dead := s.dead[call.OrderID]
-	delete(s.dead, call.OrderID)
+	dead := s.dead[order]
+	delete(s.dead, order)
 	s.mu.Unlock()
 	for _, lease := range dead {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		settle, commit := s.settle(ctx, lease), s.commit(ctx, call.OrderID, lease)
+		settle, commit := s.settle(ctx, lease), s.commit(ctx, order, lease)
 		cancel()
 		s.mu.Lock()
 		s.writes = append(s.writes,
-			StaleWrite{call.OrderID, "settlement", settle}, StaleWrite{call.OrderID, "transaction", commit})
+			StaleWrite{order, "settlement", settle}, StaleWrite{order, "transaction", commit})
 		s.mu.Unlock()
 	}
 }
