@@ -4,9 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -52,7 +50,7 @@ func (t *till) charge(ctx context.Context, run *worker.Run, c Charge) error {
 	})
 }
 
-// TestReadme runs the README's code, and holds that it is this code.
+// TestReadme runs the README's code; internal/houserules holds that it is this code.
 func TestReadme(test *testing.T) {
 	ctx, stop := context.WithCancel(test.Context())
 	defer stop()
@@ -108,25 +106,4 @@ func TestReadme(test *testing.T) {
 	if err := <-ran; err != nil {
 		test.Error(err)
 	}
-
-	code := readText(test, "readme_test.go") + readText(test, "example_test.go")
-	block := false
-	for line := range strings.Lines(readText(test, "README.md")) {
-		line = strings.TrimSpace(line)
-		switch {
-		case strings.HasPrefix(line, "```"):
-			block = line == "```go"
-		case block && !strings.Contains(code, line):
-			test.Errorf("the README's line %q is not in readme_test.go or example_test.go, so nothing compiles it", line)
-		}
-	}
-}
-
-func readText(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }
