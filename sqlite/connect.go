@@ -79,11 +79,10 @@ func (s *Store) connect(path string, options Options) error {
 	}
 	common.Add("_pragma", "cache_size(-16384)")
 	common.Add("_pragma", "wal_autocheckpoint(4000)")
-	writer, err := pool(file, common, nil)
+	writer, err := driver.NewConnector(file + "?" + common.Encode())
 	if err != nil {
 		return err
 	}
-	writer.SetMaxOpenConns(1)
 	s.lane = newLane(s, writer, options.BusyTimeout)
 	common.Set("_query_only", "1")
 	common.Del("_txlock")
@@ -130,5 +129,5 @@ func storeOf(db *sql.DB) *Store {
 
 // release closes all connections.
 func (s *Store) release() error {
-	return errors.Join(s.lane.pool.Close(), s.readers.Close(), s.db.Close())
+	return errors.Join(s.readers.Close(), s.db.Close())
 }

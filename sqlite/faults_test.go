@@ -166,6 +166,9 @@ func TestNothingIsLeft(t *testing.T) {
 	for i := range n {
 		job := keyedJob(fmt.Sprint("k", i))
 		job.Tags, job.Meta = []string{"a", "b"}, map[string]string{"trace": "1"}
+		if i%2 == 0 { // too large for the job's row
+			job.Meta["page"] = strings.Repeat("x", 1000)
+		}
 		if i%3 == 0 {
 			job.KeepKeyFor = time.Hour
 		}

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"time"
 
@@ -14,6 +13,7 @@ var _ onewriter.Rows = (*rows)(nil)
 // rows lends the tables to onewriter for one transaction.
 type rows struct {
 	*session
+	known
 	pulses *pulseText
 	floor  int64 // of fences
 	keys   keyNotes
@@ -21,11 +21,18 @@ type rows struct {
 
 // Jobs returns stored jobs.
 func (r *rows) Jobs(ctx context.Context, ids []nexjob.ID) ([]nexjob.Job, error) {
-	c := collector{found: make([]nexjob.Job, 0, len(ids))}
-	if err := r.each(ctx, "jobs by id", c.take, hexIDs(ids)); err != nil {
+	found, unknown, err := r.recall(ctx, ids)
+	if err != nil || len(unknown) == 0 {
+		return found, err
+	}
+	c := r.collect(len(unknown))
+	if err := r.each(ctx, "jobs by id", c.take, hexIDs(unknown)); err != nil {
 		return nil, err
 	}
-	return c.found, r.complete(ctx, &c)
+	if err := r.complete(ctx, c); err != nil {
+		return nil, err
+	}
+	return append(found, c.found...), nil
 }
 
 // Due returns claimable jobs in order.
@@ -73,51 +80,83 @@ func (r *rows) Children(ctx context.Context, parents []nexjob.ID) ([]nexjob.Job,
 	return r.jobs(ctx, "children", hexIDs(parents))
 }
 
-// jobs reads whole records but for their bodies.
+// jobs reads whole records but for large bodies.
 func (s *session) jobs(ctx context.Context, name string, args ...any) ([]nexjob.Job, error) {
-	var c collector
+	c := s.collect(0)
 	if err := s.each(ctx, name, c.take, args...); err != nil {
 		return nil, err
 	}
-	return c.found, s.complete(ctx, &c)
+	return c.found, s.complete(ctx, c)
 }
 
 // search reads the jobs of a statement that was put together.
 func (s *session) search(ctx context.Context, q *search, n int) ([]nexjob.Job, error) {
-	var c collector
+	c := s.collect(0)
 	text, args := q.page(n)
 	if err := s.query(ctx, text, c.take, args...); err != nil {
 		return nil, err
 	}
-	return c.found, s.complete(ctx, &c)
+	return c.found, s.complete(ctx, c)
+}
+
+// place is where a job stands in the file.
+type place struct {
+	seq   int64
+	apart bool // its body stands in nexjob_bodies
 }
 
 // collector gathers jobs and notes which of them have rows in other tables.
 type collector struct {
+	in                         *session
 	found                      []nexjob.Job
 	attempts, parents, results []nexjob.ID
+	good                       []int // of found: the newest attempt is told by the row
+}
+
+// stands notes where a job stands.
+func (s *session) stands(id nexjob.ID, at place) {
+	if s.places == nil {
+		s.places = make(map[nexjob.ID]place)
+	}
+	s.places[id] = at
+}
+
+func (s *session) collect(n int) *collector {
+	return &collector{in: s, found: make([]nexjob.Job, 0, n)}
 }
 
 func (c *collector) take(v values) error {
-	j, has, err := v.job()
+	has, err := v.job()
 	if err != nil {
 		return err
 	}
+	id := has.job.ID
+	c.in.stands(id, place{seq: has.seq, apart: has.flags&flagApart != 0})
 	if has.attempts > 0 {
-		c.attempts = append(c.attempts, j.ID)
+		c.attempts = append(c.attempts, id)
 	}
 	if has.parents > 0 {
-		c.parents = append(c.parents, j.ID)
+		c.parents = append(c.parents, id)
 	}
-	if has.results > 0 {
-		c.results = append(c.results, j.ID)
+	if has.flags&flagResult != 0 {
+		c.results = append(c.results, id)
 	}
-	c.found = append(c.found, j)
+	if has.flags&flagGood != 0 {
+		c.good = append(c.good, len(c.found))
+	}
+	c.found = append(c.found, has.job)
 	return nil
 }
 
 // complete reads what other tables hold of the jobs.
 func (s *session) complete(ctx context.Context, c *collector) error {
+	// Told attempts are the newest, so they come after those that are read here.
+	defer func() {
+		for _, i := range c.good {
+			j := &c.found[i]
+			j.Attempts = append(j.Attempts, goodAttempt(j))
+		}
+	}()
 	if len(c.attempts)+len(c.parents)+len(c.results) == 0 {
 		return nil
 	}
@@ -157,186 +196,4 @@ func (s *session) complete(ctx context.Context, c *collector) error {
 		at[v.id(0)].Result = v.bytes(1)
 		return nil
 	}, hexIDs(c.results))
-}
-
-// Bodies fills in what an enqueue chose.
-func (s *session) Bodies(ctx context.Context, jobs []*nexjob.Job) error {
-	ids := make([]nexjob.ID, len(jobs))
-	at := make(map[nexjob.ID]*nexjob.Job, len(jobs))
-	for i, j := range jobs {
-		ids[i], at[j.ID] = j.ID, j
-	}
-	return s.each(ctx, "bodies", func(v values) error {
-		j := at[v.id(0)]
-		j.Args, j.Tags, j.Meta = v.bytes(1), nil, nil
-		if err := v.decode(2, &j.Tags); err != nil {
-			return err
-		}
-		return v.decode(3, &j.Meta)
-	}, hexIDs(ids))
-}
-
-// WriteJobs writes changed records: what frees a key before what takes it, so that
-// no moment has two active jobs under one key.
-func (r *rows) WriteJobs(ctx context.Context, writes []onewriter.JobWrite) error {
-	changes := make([]change, 0, len(writes))
-	for i := range writes {
-		w := &writes[i]
-		switch {
-		case w.Gone:
-			if err := r.dropJob(ctx, w.Was); err != nil {
-				return err
-			}
-		case w.Was != nil:
-			c := change{write: w}
-			var err error
-			if c.was, err = rowOf(w.Was); err != nil {
-				return err
-			}
-			if c.is, err = rowOf(&w.Job); err != nil {
-				return err
-			}
-			changes = append(changes, c)
-		}
-	}
-	if err := r.changeJobs(ctx, changes); err != nil {
-		return err
-	}
-	for i := range writes {
-		if w := &writes[i]; w.Was == nil && !w.Gone {
-			if err := r.addJob(ctx, &w.Job); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// changeJobs writes jobs that are stored, those that ended first.
-func (r *rows) changeJobs(ctx context.Context, changes []change) error {
-	rest, err := r.writeBulk(ctx, changes)
-	if err != nil {
-		return err
-	}
-	for _, ended := range []bool{true, false} {
-		for _, c := range rest {
-			if c.write.Job.State.Terminal() != ended {
-				continue
-			}
-			if err := r.changeJob(ctx, c); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (r *rows) addJob(ctx context.Context, j *nexjob.Job) error {
-	r.keys.add(j)
-	now, err := rowOf(j)
-	if err != nil {
-		return err
-	}
-	args, made := now.add()
-	if _, err := r.exec(ctx, "add job", args...); err != nil {
-		return err
-	}
-	body, err := bodyArgs(j)
-	if err != nil {
-		return err
-	}
-	if _, err := r.exec(ctx, "add body", body...); err != nil {
-		return err
-	}
-	if name, args := now.update(made); name != "" {
-		if _, err := r.exec(ctx, name, args...); err != nil {
-			return err
-		}
-	}
-	return r.writeExtras(ctx, &nexjob.Job{}, j)
-}
-
-func (r *rows) changeJob(ctx context.Context, c *change) error {
-	if name, args := c.is.update(c.was); name != "" {
-		if _, err := r.exec(ctx, name, args...); err != nil {
-			return err
-		}
-	}
-	if c.write.Body {
-		body, err := bodyArgs(&c.write.Job)
-		if err != nil {
-			return err
-		}
-		if _, err := r.exec(ctx, "change body", append(body, c.is.id[:])...); err != nil {
-			return err
-		}
-	}
-	return r.writeExtras(ctx, c.write.Was, &c.write.Job)
-}
-
-// writeExtras writes what changed of a job in other tables: attempts are added at
-// the end and cut at the beginning, parents are decided.
-func (r *rows) writeExtras(ctx context.Context, was, is *nexjob.Job) error {
-	last := int64(-1)
-	if n := len(was.Attempts); n > 0 {
-		last = was.Attempts[n-1].Fence
-		if len(is.Attempts) > 0 && is.Attempts[0].Fence > was.Attempts[0].Fence {
-			if _, err := r.exec(ctx, "drop old attempts", is.ID[:], is.Attempts[0].Fence); err != nil {
-				return err
-			}
-		}
-	}
-	for i := range is.Attempts {
-		a := &is.Attempts[i]
-		if a.Fence <= last {
-			continue
-		}
-		if _, err := r.exec(ctx, "add attempt", is.ID[:], a.Fence, a.Worker, micros(a.Started), micros(a.Ended),
-			int64(a.Ending), a.Error); err != nil {
-			return err
-		}
-	}
-	for i, p := range is.Parents {
-		if i >= len(was.Parents) {
-			if _, err := r.exec(ctx, "add parent", is.ID[:], i, p.ID[:], int64(p.Rule), flag(p.Decided)); err != nil {
-				return err
-			}
-		} else if p.Decided != was.Parents[i].Decided {
-			if _, err := r.exec(ctx, "decide parent", flag(p.Decided), is.ID[:], i); err != nil {
-				return err
-			}
-		}
-	}
-	if bytes.Equal(was.Result, is.Result) {
-		return nil
-	}
-	var err error
-	if len(is.Result) == 0 {
-		_, err = r.exec(ctx, "drop result", is.ID[:])
-	} else {
-		_, err = r.exec(ctx, "put result", is.ID[:], is.Result)
-	}
-	return err
-}
-
-func (r *rows) dropJob(ctx context.Context, was *nexjob.Job) error {
-	drops := []struct {
-		name string
-		is   bool
-	}{
-		{"drop body", true},
-		{"drop attempts", len(was.Attempts) > 0},
-		{"drop parents", len(was.Parents) > 0},
-		{"drop result", len(was.Result) > 0},
-		{"drop job", true},
-	}
-	for _, d := range drops {
-		if !d.is {
-			continue
-		}
-		if _, err := r.exec(ctx, d.name, was.ID[:]); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
@@ -26,12 +25,12 @@ const (
 // commit is under way the next ones gather. What it runs is not interrupted by the
 // context of a caller, for others share the transaction.
 type lane struct {
-	store *Store
-	pool  *sql.DB
+	store     *Store
+	connector sqldriver.Connector
 
 	busyTime time.Duration
 
-	conn *sql.Conn
+	conn *direct // nil: to be made
 	rows *rows
 
 	// writing holds a token that this process's writers take in turn, the lane and
@@ -48,9 +47,9 @@ type lane struct {
 	closed  bool
 }
 
-func newLane(s *Store, pool *sql.DB, busyTime time.Duration) *lane {
+func newLane(s *Store, connector sqldriver.Connector, busyTime time.Duration) *lane {
 	l := &lane{
-		store: s, pool: pool, busyTime: busyTime, ended: make(chan struct{}), wake: make(chan struct{}, 1),
+		store: s, connector: connector, busyTime: busyTime, ended: make(chan struct{}), wake: make(chan struct{}, 1),
 		writing: make(chan struct{}, 1),
 	}
 	l.writing <- struct{}{}
@@ -68,24 +67,28 @@ func (l *lane) start(ctx context.Context) error {
 	return nil
 }
 
-// connect takes a fresh connection. Statements are prepared at first use and kept.
+// connect makes a fresh connection.
 func (l *lane) connect(ctx context.Context) error {
-	conn, err := l.pool.Conn(ctx)
+	conn, err := l.connector.Connect(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil { // see begin
-		_ = conn.Close()
+	fresh := newDirect(conn, l.store.sheet)
+	if err := fresh.once(ctx, "PRAGMA busy_timeout = 0", ignore, nil); err != nil { // see begin
+		_ = fresh.close()
 		return err
 	}
-	l.conn = conn
+	l.conn = fresh
 	l.rows = &rows{
-		session: &session{sheet: l.store.sheet, on: conn, prepare: conn.PrepareContext},
+		session: &session{sheet: l.store.sheet, direct: fresh},
+		known:   known{keeps: true},
 		pulses:  new(pulseText),
 		floor:   l.store.floor,
 	}
 	return nil
 }
+
+func ignore(values) error { return nil }
 
 // stop ends the lane: calls that were taken up are finished, those that still wait
 // for the file answer ErrClosed.
@@ -96,10 +99,7 @@ func (l *lane) stop() {
 	l.cancel()
 	l.nudge()
 	<-l.ended
-	if l.conn != nil {
-		l.rows.session.close()
-		_ = l.conn.Close()
-	}
+	l.renew()
 }
 
 func (l *lane) nudge() {
@@ -208,7 +208,7 @@ func (l *lane) begin(ctx context.Context) error {
 	}
 	var err error
 	for waited := time.Duration(0); ; {
-		_, err = l.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+		_, err = l.conn.exec(ctx, "begin", nil)
 		if err == nil || !isBusy(err) || waited >= l.busyTime {
 			return err
 		}
@@ -305,43 +305,54 @@ func (l *lane) together(ctx context.Context, calls []*call) error {
 			now = at
 		}
 	}
-	l.rows.keys = keyNotes{}
-	unit, err := onewriter.Begin(ctx, l.rows, now)
-	if err == nil {
-		err = guarded(ctx, unit, calls)
-	}
-	wrote := false
-	if err == nil {
-		wrote, err = unit.End(ctx)
+	wrote, rings, err := l.unit(ctx, now, calls)
+	if err != nil {
+		l.rows.forget()
 	}
 	if err != nil || !wrote {
 		l.rollback(ctx)
 		return err
 	}
-	if _, err := l.conn.ExecContext(ctx, "COMMIT"); err != nil {
+	if _, err := l.conn.exec(ctx, "commit", nil); err != nil {
+		l.rows.forget()
 		l.rollback(ctx)
 		return fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err)
 	}
-	if unit.Rings() {
+	if rings {
 		l.store.bell.Ring()
 	}
 	return nil
 }
 
+// unit does the calls in the transaction that has begun, short of its commit.
+func (l *lane) unit(ctx context.Context, now time.Time, calls []*call) (wrote, rings bool, err error) {
+	l.rows.keys = keyNotes{}
+	if err := l.rows.refresh(ctx); err != nil {
+		return false, false, err
+	}
+	unit, err := onewriter.Begin(ctx, l.rows, now)
+	if err == nil {
+		err = guarded(ctx, unit, calls)
+	}
+	if err != nil {
+		return false, false, err
+	}
+	wrote, err = unit.End(ctx)
+	return wrote, unit.Rings(), err
+}
+
 // rollback ends a transaction that is not wanted. SQLite may have ended it by
 // itself; a connection on which that cannot be told is replaced.
 func (l *lane) rollback(ctx context.Context) {
-	if _, err := l.conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+	if _, err := l.conn.exec(ctx, "roll back", nil); err != nil {
 		l.renew()
 	}
 }
 
-// renew throws the connection away; the next turn takes a fresh one.
+// renew throws the connection away; the next turn makes a fresh one.
 func (l *lane) renew() {
 	if l.conn != nil {
-		l.rows.session.close()
-		_ = l.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
-		_ = l.conn.Close()
+		_ = l.conn.close()
 	}
 	l.conn = nil
 }

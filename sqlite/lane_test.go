@@ -215,17 +215,11 @@ func pulseOf(t *testing.T, s *Store) time.Time {
 func TestAFailedCommitIsUnknown(t *testing.T) {
 	s := testStore(t, Options{})
 	refuse := int32(1)
-	err := s.lane.conn.Raw(func(c any) error {
-		hooks, ok := c.(driver.HookRegisterer)
-		if !ok {
-			return errors.New("no hooks")
-		}
-		hooks.RegisterCommitHook(func() int32 { return refuse })
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
+	hooks, ok := s.lane.conn.conn.(driver.HookRegisterer)
+	if !ok {
+		t.Fatal("the lane's connection has no hooks")
 	}
+	hooks.RegisterCommitHook(func() int32 { return refuse })
 	job := charge("k")
 	if _, err := s.Enqueue(t.Context(), time.Now(), []nexjob.NewJob{job}); !errors.Is(err, nexjob.ErrOutcomeUnknown) {
 		t.Fatalf("a failed commit is answered %v", err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nexjob/nexjob"
@@ -115,6 +116,9 @@ func (r *rows) Fences(ctx context.Context, n int) (int64, error) {
 
 // Pulse returns what is remembered of writes.
 func (r *rows) Pulse(ctx context.Context) (rules.Pulse, error) {
+	if r.keeps && r.beaten {
+		return rules.Pulse{LastWrite: r.pulse.LastWrite, Gaps: slices.Clone(r.pulse.Gaps)}, nil
+	}
 	var p rules.Pulse
 	err := r.each(ctx, "pulse", func(v values) error {
 		if v.int64(0) == 0 {
@@ -135,6 +139,7 @@ func (r *rows) WritePulse(ctx context.Context, p rules.Pulse) error {
 		return err
 	}
 	_, err = r.exec(ctx, "put pulse", p.LastWrite.UnixMicro(), text)
+	r.pulse, r.beaten = rules.Pulse{LastWrite: p.LastWrite, Gaps: slices.Clone(p.Gaps)}, err == nil
 	return err
 }
 
@@ -203,6 +208,7 @@ func (r *rows) keyRows(ctx context.Context, name string, args ...any) ([]nexjob.
 	err := r.each(ctx, name, func(v values) error {
 		row := v.key()
 		r.keys.hold(row.Key, row.Job)
+		r.keys.found(row.Key)
 		found = append(found, row)
 		return nil
 	}, args...)
@@ -223,10 +229,12 @@ func (v values) key() nexjob.KeyRow {
 func (r *rows) WriteKeys(ctx context.Context, put []nexjob.KeyRow, gone []string) error {
 	for _, key := range gone {
 		r.keys.hold(key, nexjob.ID{})
+		delete(r.keys.there, key)
 		if _, err := r.exec(ctx, "drop key", []byte(key)); err != nil {
 			return err
 		}
 	}
+	var added []any
 	for i := range put {
 		k := &put[i]
 		r.keys.hold(k.Key, k.Job)
@@ -234,10 +242,20 @@ func (r *rows) WriteKeys(ctx context.Context, put []nexjob.KeyRow, gone []string
 		if k.Ended != 0 {
 			ended = int64(k.Ended)
 		}
-		if _, err := r.exec(ctx, "put key", []byte(k.Key), k.Job[:], k.Kind, k.Fingerprint[:], k.Operation[:],
-			ended, micros(k.Until), flag(k.Cleared)); err != nil {
+		rest := [...]any{
+			k.Job[:], k.Kind, k.Fingerprint[:], k.Operation[:], ended, micros(k.Until), flag(k.Cleared),
+		}
+		if !r.keys.there[k.Key] {
+			r.keys.found(k.Key)
+			added = append(append(added, []byte(k.Key)), rest[:]...)
+			continue
+		}
+		if _, err := r.exec(ctx, "change key", append(rest[:], []byte(k.Key))...); err != nil {
 			return err
 		}
+	}
+	if err := r.insert(ctx, "add key", added, 8); err != nil {
+		return err
 	}
 	for _, id := range r.keys.left {
 		if _, err := r.exec(ctx, "leave key", id[:]); err != nil {
@@ -252,7 +270,8 @@ func (r *rows) WriteKeys(ctx context.Context, put []nexjob.KeyRow, gone []string
 // that jobs which lose their keys are found without looking for them.
 type keyNotes struct {
 	holders map[string]nexjob.ID
-	left    []nexjob.ID // jobs whose keys have gone on
+	there   map[string]bool // keys that have a row
+	left    []nexjob.ID     // jobs whose keys have gone on
 }
 
 // add notes a new job: its key is about to name it.
@@ -260,6 +279,14 @@ func (n *keyNotes) add(j *nexjob.Job) {
 	if j.Key != "" {
 		n.hold(j.Key, j.ID)
 	}
+}
+
+// found notes that a key has a row.
+func (n *keyNotes) found(key string) {
+	if n.there == nil {
+		n.there = make(map[string]bool)
+	}
+	n.there[key] = true
 }
 
 // hold notes that a key names a job, zero for none.

@@ -236,7 +236,11 @@ func TestSettings(t *testing.T) {
 	for mode, want := range map[Synchronous]int64{Full: 2, Normal: 1} {
 		s := testStore(t, Options{Synchronous: mode, BusyTimeout: 1234 * time.Millisecond})
 		var lane int64
-		if err := s.lane.conn.QueryRowContext(t.Context(), "PRAGMA synchronous").Scan(&lane); err != nil || lane != want {
+		err := s.lane.conn.once(t.Context(), "PRAGMA synchronous", func(v values) error {
+			lane = v.int64(0)
+			return nil
+		}, nil)
+		if err != nil || lane != want {
 			t.Errorf("synchronous of the lane is %d, want %d: %v", lane, want, err)
 		}
 		for name, on := range map[string]runner{"DB": s.db, "readers": s.readers} {

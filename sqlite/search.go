@@ -65,8 +65,8 @@ func searchJobs(sheet sheet, q *nexjob.Query, now time.Time) *search {
 		s.and("j.queue IN (SELECT value FROM json_each(?))", jsonNames(q.Queues))
 	}
 	for _, tag := range q.Tags {
-		s.and("EXISTS (SELECT 1 FROM nexjob_bodies b CROSS JOIN json_each(b.tags) t"+
-			" WHERE b.seq = j.seq AND t.value = ?)", tag)
+		s.and("EXISTS (SELECT 1 FROM json_each(CASE WHEN j.flags & 16"+
+			" THEN (SELECT b.tags FROM nexjob_bodies b WHERE b.seq = j.seq) ELSE j.tags END) t WHERE t.value = ?)", tag)
 	}
 	if len(q.AnyTags) > 0 {
 		s.and("EXISTS (SELECT 1 FROM nexjob_bodies b CROSS JOIN json_each(b.tags) t"+

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -12,8 +13,7 @@ import (
 	"github.com/nexjob/nexjob"
 )
 
-// runner is what statements run on: the lane's own connection, a reader's
-// transaction, or a caller's.
+// runner is what statements run on: a reader's transaction, or a caller's.
 type runner interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -21,51 +21,22 @@ type runner interface {
 
 // session runs the statements of the sheet by name.
 type session struct {
-	sheet sheet
-	on    runner
-	// prepare keeps statements ready on a connection that lives long; nil: they are
-	// parsed anew each time.
-	prepare func(ctx context.Context, query string) (*sql.Stmt, error)
-	ready   map[string]*sql.Stmt
-}
-
-// make prepares a statement for good, where statements are kept ready.
-func (s *session) make(ctx context.Context, name string) error {
-	if s.prepare == nil || s.ready[name] != nil {
-		return nil
-	}
-	ready, err := s.prepare(ctx, s.sheet[name]) //nolint:sqlclosecheck // see close
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if s.ready == nil {
-		s.ready = make(map[string]*sql.Stmt)
-	}
-	s.ready[name] = ready
-	return nil
-}
-
-// close lets the prepared statements go. A connection with one of them left would stay
-// open, and with it the file: database/sql does not close what a *sql.Conn prepared.
-func (s *session) close() {
-	for _, ready := range s.ready {
-		_ = ready.Close()
-	}
-	s.ready = nil
+	sheet  sheet
+	on     runner
+	direct *direct // the lane's own connection; nil: on
+	places map[nexjob.ID]place
 }
 
 // exec runs a statement that returns no rows, and answers how many it changed.
 func (s *session) exec(ctx context.Context, name string, args ...any) (int64, error) {
-	if err := s.make(ctx, name); err != nil {
-		return 0, err
+	if s.direct != nil {
+		changed, err := s.direct.exec(ctx, name, args)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", name, err)
+		}
+		return changed, nil
 	}
-	var result sql.Result
-	var err error
-	if ready := s.ready[name]; ready != nil {
-		result, err = ready.ExecContext(ctx, args...)
-	} else {
-		result, err = s.on.ExecContext(ctx, s.sheet[name], args...)
-	}
+	result, err := s.on.ExecContext(ctx, s.sheet[name], args...)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", name, err)
 	}
@@ -78,20 +49,13 @@ func (s *session) exec(ctx context.Context, name string, args ...any) (int64, er
 
 // each calls take for every row of a statement.
 func (s *session) each(ctx context.Context, name string, take func(v values) error, args ...any) error {
-	if err := s.make(ctx, name); err != nil {
-		return err
-	}
-	var rows *sql.Rows
 	var err error
-	if ready := s.ready[name]; ready != nil {
-		rows, err = ready.QueryContext(ctx, args...)
+	if s.direct != nil {
+		err = s.direct.each(ctx, name, take, args)
 	} else {
-		rows, err = s.on.QueryContext(ctx, s.sheet[name], args...)
+		err = s.query(ctx, s.sheet[name], take, args...)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if err := eachRow(rows, take); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
@@ -99,6 +63,9 @@ func (s *session) each(ctx context.Context, name string, take func(v values) err
 
 // query calls take for every row of a statement that was put together; see search.
 func (s *session) query(ctx context.Context, text string, take func(v values) error, args ...any) error {
+	if s.direct != nil {
+		return s.direct.once(ctx, text, take, args)
+	}
 	rows, err := s.on.QueryContext(ctx, text, args...)
 	if err != nil {
 		return err
@@ -112,13 +79,17 @@ func eachRow(rows *sql.Rows, take func(v values) error) error {
 	if err != nil {
 		return err
 	}
-	v, into := make(values, len(columns)), make([]any, len(columns))
-	for i := range v {
-		into[i] = &v[i]
+	scanned, into := make([]any, len(columns)), make([]any, len(columns))
+	for i := range scanned {
+		into[i] = &scanned[i]
 	}
+	v := make(values, len(columns))
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
 			return err
+		}
+		for i := range scanned {
+			v[i] = scanned[i]
 		}
 		if err := take(v); err != nil {
 			return err
@@ -129,7 +100,7 @@ func eachRow(rows *sql.Rows, take func(v values) error) error {
 
 // values are the columns of one row, as the driver gave them. What is taken out of
 // them may be kept.
-type values []any
+type values []sqldriver.Value
 
 func (v values) int64(i int) int64 {
 	n, _ := v[i].(int64)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -71,4 +72,34 @@ func fill(statement string, parts sheet) (string, error) {
 		return "", fmt.Errorf("there is no part %s", missing)
 	}
 	return filled, nil
+}
+
+// rowsAtOnce are the numbers of rows that one statement may add, besides a single one,
+// the largest first.
+var rowsAtOnce = [...]int{16, 4, 1}
+
+const manyRows = ", rows "
+
+// manyName names the statement that adds n rows as the named one adds one.
+func manyName(name string, n int) string {
+	if n == 1 {
+		return name
+	}
+	return name + manyRows + strconv.Itoa(n)
+}
+
+// statements returns the sheet with the statements that add several rows at once.
+func statements() (sheet, error) {
+	all, err := parseSheet(statementText)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"add job", "add key"} {
+		text := all[name]
+		row := text[strings.LastIndex(text, "("):]
+		for _, n := range rowsAtOnce {
+			all[manyName(name, n)] = text + strings.Repeat(", "+row, n-1)
+		}
+	}
+	return all, nil
 }

@@ -86,6 +86,7 @@ func TestStatementsAreUsed(t *testing.T) {
 		code += string(text)
 	}
 	for name, statement := range s.sheet {
+		name, _, _ = strings.Cut(name, manyRows)
 		if !strings.Contains(code, `"`+name+`"`) {
 			t.Errorf("nothing runs %q", name)
 		}
@@ -122,7 +123,7 @@ func TestPlans(t *testing.T) {
 	var b strings.Builder
 	for _, name := range slices.Sorted(func(yield func(string) bool) {
 		for name := range s.sheet {
-			if !strings.HasPrefix(name, "search ") && name != "count jobs" && !yield(name) {
+			if !strings.HasPrefix(name, "search ") && !strings.Contains(name, manyRows) && name != "count jobs" && !yield(name) {
 				return
 			}
 		}

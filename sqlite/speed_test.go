@@ -71,3 +71,18 @@ func BenchmarkBurnDown(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 }
+
+// BenchmarkBatch enqueues a thousand keyed jobs at a time.
+func BenchmarkBatch(b *testing.B) {
+	s := open(b, file(b), sqlite.Options{})
+	for done := 0; done < b.N; done += 1000 {
+		jobs := make([]nexjob.NewJob, min(1000, b.N-done))
+		for i := range jobs {
+			jobs[i] = keyed(fmt.Sprintf("payment-%d", done+i))
+		}
+		if _, err := s.Enqueue(b.Context(), time.Now(), jobs); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+}

@@ -3,13 +3,11 @@
 -- array; IDs and keys in it are hexadecimal, for JSON holds no bytes.
 
 -- part: job
-j.id, j.kind, j.queue, j.priority, j.state, j.key, j.operation, j.fingerprint,
-  j.enqueued_at, j.due_at, j.deadline, j.started_at, j.ended_at,
-  j.delay_ns, j.timeout_ns, j.keep_key_ns, j.max_attempts, j.tries, j.crashes,
-  j.interruptions, j.snoozes, j.lookups, j.fence, j.worker, j.lease_until, j.lease_ns,
-  j.started, j.replaced, j.stop, j.stop_reason, j.wished, j.open_effects, j.receipts,
-  j.receipt_bytes, j.reason, j.followers, j.settled_fence, j.settled_as,
-  j.attempts, j.parents, j.results
+j.seq, j.id, j.state, j.kind, j.queue, j.priority, j.key, j.operation, j.fingerprint,
+  j.enqueued_at, j.due_at, j.deadline, j.timeout_ns, j.max_attempts, j.fence, j.worker,
+  j.started_at, j.ended_at, j.lease_until, j.lease_ns, j.flags, j.tries, j.crashes, j.attempts,
+  j.settled_fence, j.settled_as, j.open_effects, j.receipts, j.receipt_bytes, j.reason, j.more,
+  j.args, j.tags, j.meta
 
 -- Reading jobs.
 
@@ -73,6 +71,10 @@ SELECT j.id, b.args, b.tags, b.meta
 FROM json_each(?) e CROSS JOIN nexjob_jobs j ON j.id = unhex(e.value)
   CROSS JOIN nexjob_bodies b ON b.seq = j.seq
 
+-- name: newest
+-- The bounds of what is stored: a job above them is new.
+SELECT (SELECT max(seq) FROM nexjob_jobs), (SELECT max(id) FROM nexjob_jobs)
+
 -- Searching jobs: conditions are added, see search.go.
 
 -- name: search jobs
@@ -97,58 +99,50 @@ SELECT {receipt} FROM nexjob_receipts r
 
 -- name: add job
 -- What a new job has of its own; the rest are defaults.
-INSERT INTO nexjob_jobs (id, kind, queue, priority, state, key, operation, fingerprint,
-  enqueued_at, due_at, deadline, delay_ns, timeout_ns, keep_key_ns, max_attempts, parents)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO nexjob_jobs (seq, id, state, kind, queue, priority, key, operation, fingerprint,
+  enqueued_at, due_at, deadline, timeout_ns, max_attempts, flags, more, args, tags, meta)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- name: add body
-INSERT INTO nexjob_bodies (seq, args, tags, meta) VALUES (last_insert_rowid(), ?, ?, ?)
+-- name: put body
+INSERT INTO nexjob_bodies (seq, args, tags, meta) VALUES (?, ?, ?, ?)
+ON CONFLICT (seq) DO UPDATE SET args = excluded.args, tags = excluded.tags, meta = excluded.meta
 
 -- name: change body
-UPDATE nexjob_bodies SET args = ?, tags = ?, meta = ?
-WHERE seq = (SELECT seq FROM nexjob_jobs WHERE id = ?)
+UPDATE nexjob_jobs SET args = ?, tags = ?, meta = ? WHERE seq = ?
 
 -- name: lease job
 UPDATE nexjob_jobs SET state = ?, fence = ?, worker = ?, started_at = ?, lease_until = ?,
-  lease_ns = ?, started = ? WHERE id = ?
+  lease_ns = ?, flags = ? WHERE seq = ?
 
 -- name: lease jobs
 -- Jobs in order of their fences, which follow one another.
 UPDATE nexjob_jobs SET state = 2, fence = ?1 + e.key, worker = ?2, started_at = ?3, lease_until = ?4,
-  lease_ns = ?5, started = 1
-FROM json_each(?6) e WHERE nexjob_jobs.id = unhex(e.value)
+  lease_ns = ?5, flags = flags | 1
+FROM json_each(?6) e WHERE nexjob_jobs.seq = e.value
 
 -- name: end jobs well
 UPDATE nexjob_jobs SET state = 5, due_at = NULL, ended_at = ?1, lease_until = NULL, lease_ns = 0,
-  stop = 0, stop_reason = '', wished = 0, reason = '', settled_fence = fence, settled_as = 1,
-  attempts = attempts + 1
-WHERE id IN (SELECT unhex(value) FROM json_each(?2))
-
--- name: add good attempts
-INSERT INTO nexjob_attempts (job, fence, worker, started, ended, ending, error)
-SELECT j.id, j.fence, j.worker, j.started_at, ?1, 1, ''
-FROM json_each(?2) e CROSS JOIN nexjob_jobs j ON j.id = unhex(e.value)
+  flags = flags & ~4 | 32, reason = '', settled_fence = fence, settled_as = 1
+WHERE seq IN (SELECT value FROM json_each(?2))
 
 -- name: renew job
-UPDATE nexjob_jobs SET lease_until = ?, lease_ns = ? WHERE id = ?
+UPDATE nexjob_jobs SET lease_until = ?, lease_ns = ? WHERE seq = ?
 
 -- name: count receipts
-UPDATE nexjob_jobs SET open_effects = ?, receipts = ?, receipt_bytes = ? WHERE id = ?
+UPDATE nexjob_jobs SET open_effects = ?, receipts = ?, receipt_bytes = ? WHERE seq = ?
 
 -- name: move job on
-UPDATE nexjob_jobs SET state = ?, due_at = ?, ended_at = ?, tries = ?, crashes = ?,
-  interruptions = ?, snoozes = ?, lookups = ?, lease_until = ?, lease_ns = ?, stop = ?,
-  stop_reason = ?, wished = ?, reason = ?, followers = ?, settled_fence = ?, settled_as = ?,
-  attempts = ?, results = ? WHERE id = ?
+UPDATE nexjob_jobs SET state = ?, due_at = ?, ended_at = ?, lease_until = ?, lease_ns = ?, flags = ?,
+  tries = ?, crashes = ?, attempts = ?, settled_fence = ?, settled_as = ?, reason = ?, more = ?
+WHERE seq = ?
 
 -- name: change job
-UPDATE nexjob_jobs SET kind = ?, queue = ?, priority = ?, state = ?, key = ?, operation = ?,
-  fingerprint = ?, enqueued_at = ?, due_at = ?, deadline = ?, started_at = ?, ended_at = ?,
-  delay_ns = ?, timeout_ns = ?, keep_key_ns = ?, max_attempts = ?, tries = ?, crashes = ?,
-  interruptions = ?, snoozes = ?, lookups = ?, fence = ?, worker = ?, lease_until = ?, lease_ns = ?,
-  started = ?, replaced = ?, stop = ?, stop_reason = ?, wished = ?, open_effects = ?, receipts = ?,
-  receipt_bytes = ?, reason = ?, followers = ?, settled_fence = ?, settled_as = ?,
-  attempts = ?, parents = ?, results = ? WHERE id = ?
+UPDATE nexjob_jobs SET state = ?, kind = ?, queue = ?, priority = ?, key = ?, operation = ?,
+  fingerprint = ?, enqueued_at = ?, due_at = ?, deadline = ?, timeout_ns = ?, max_attempts = ?,
+  fence = ?, worker = ?, started_at = ?, ended_at = ?, lease_until = ?, lease_ns = ?, flags = ?,
+  tries = ?, crashes = ?, attempts = ?, settled_fence = ?, settled_as = ?, open_effects = ?,
+  receipts = ?, receipt_bytes = ?, reason = ?, more = ?
+WHERE seq = ?
 
 -- name: add attempt
 INSERT INTO nexjob_attempts (job, fence, worker, started, ended, ending, error) VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -167,7 +161,7 @@ INSERT INTO nexjob_results (job, result) VALUES (?, ?)
 ON CONFLICT (job) DO UPDATE SET result = excluded.result
 
 -- name: drop body
-DELETE FROM nexjob_bodies WHERE seq = (SELECT seq FROM nexjob_jobs WHERE id = ?)
+DELETE FROM nexjob_bodies WHERE seq = ?
 
 -- name: drop result
 DELETE FROM nexjob_results WHERE job = ?
@@ -179,7 +173,7 @@ DELETE FROM nexjob_attempts WHERE job = ?
 DELETE FROM nexjob_parents WHERE child = ?
 
 -- name: drop job
-DELETE FROM nexjob_jobs WHERE id = ?
+DELETE FROM nexjob_jobs WHERE seq = ?
 
 -- Keys.
 
@@ -193,12 +187,13 @@ SELECT {key} FROM json_each(?) e CROSS JOIN nexjob_keys k ON k.key = unhex(e.val
 SELECT {key} FROM nexjob_keys k INDEXED BY nexjob_keys_until WHERE k.until <= ?
 ORDER BY k.until, k.key LIMIT ?
 
--- name: put key
+-- name: add key
 INSERT INTO nexjob_keys (key, job, kind, fingerprint, operation, ended, until, cleared)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (key) DO UPDATE SET job = excluded.job, kind = excluded.kind,
-  fingerprint = excluded.fingerprint, operation = excluded.operation, ended = excluded.ended,
-  until = excluded.until, cleared = excluded.cleared
+
+-- name: change key
+UPDATE nexjob_keys SET job = ?, kind = ?, fingerprint = ?, operation = ?, ended = ?, until = ?, cleared = ?
+WHERE key = ?
 
 -- name: leave key
 -- A job that its key does not name any more.
@@ -274,6 +269,19 @@ UPDATE nexjob_meta SET number = ?, text = ? WHERE name = 'pulse'
 
 -- name: rewind leases
 UPDATE nexjob_jobs SET lease_until = ?1 + lease_ns / 1000 WHERE lease_until > ?1 + lease_ns / 1000
+
+-- name: version
+-- Changes when another connection has written.
+PRAGMA data_version
+
+-- name: begin
+BEGIN IMMEDIATE
+
+-- name: commit
+COMMIT
+
+-- name: roll back
+ROLLBACK
 
 -- name: meta
 SELECT number, text FROM nexjob_meta WHERE name = ?

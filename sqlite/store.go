@@ -84,7 +84,7 @@ func open(ctx context.Context, path string, options Options) (_ *Store, err erro
 	}
 	s := &Store{clock: onewriter.HostClock(options.Clock), txLimit: options.TxLimit, bell: nexjob.NewBell()}
 	s.floor = max(s.clock().Unix(), 0) << 20
-	if s.sheet, err = parseSheet(statementText); err != nil {
+	if s.sheet, err = statements(); err != nil {
 		return nil, err
 	}
 	if s.steps, err = readMigrations(migrationFiles); err != nil {

@@ -5,52 +5,48 @@
 -- 1 Enqueued 2 Processing 3 AwaitingContinuation 4 Uncertain 5 Succeeded 6 Failed
 -- 7 Expired 8 Cancelled, as nexjob.State.
 
--- What changes with every attempt. What an attempt leaves alone and may be large
--- has tables of its own, for SQLite rewrites the whole row at each update.
+-- SQLite rewrites the whole row at each update, and each statement has its price. So
+-- what every job has stands in its row, a small body with it; what few jobs have is
+-- gathered in one column, and what may be large has tables of its own.
 CREATE TABLE nexjob_jobs (
   seq            INTEGER PRIMARY KEY,
   id             BLOB    NOT NULL,
+  state          INTEGER NOT NULL,
   kind           TEXT    NOT NULL,
   queue          TEXT    NOT NULL,
   priority       INTEGER NOT NULL,
-  state          INTEGER NOT NULL,
   key            BLOB,
   operation      BLOB,              -- NULL: the job's own ID
   fingerprint    BLOB    NOT NULL,
   enqueued_at    INTEGER NOT NULL,
   due_at         INTEGER,
   deadline       INTEGER,
-  started_at     INTEGER,
-  ended_at       INTEGER,
-  delay_ns       INTEGER NOT NULL DEFAULT 0,
   timeout_ns     INTEGER NOT NULL DEFAULT 0,
-  keep_key_ns    INTEGER NOT NULL DEFAULT 0,
   max_attempts   INTEGER NOT NULL,
-  tries          INTEGER NOT NULL DEFAULT 0,
-  crashes        INTEGER NOT NULL DEFAULT 0,
-  interruptions  INTEGER NOT NULL DEFAULT 0,
-  snoozes        INTEGER NOT NULL DEFAULT 0,
-  lookups        INTEGER NOT NULL DEFAULT 0,
   fence          INTEGER NOT NULL DEFAULT 0,
   worker         TEXT    NOT NULL DEFAULT '',
+  started_at     INTEGER,
+  ended_at       INTEGER,
   lease_until    INTEGER,
   lease_ns       INTEGER NOT NULL DEFAULT 0,
-  started        INTEGER NOT NULL DEFAULT 0,
-  replaced       INTEGER NOT NULL DEFAULT 0,
-  stop           INTEGER NOT NULL DEFAULT 0,
-  stop_reason    TEXT    NOT NULL DEFAULT '',
-  wished         INTEGER NOT NULL DEFAULT 0,
+  -- 1 claimed since it was enqueued, 2 replaced, 4 asked to stop, 8 has a row in
+  -- nexjob_results, 16 its body stands in nexjob_bodies, 32 its newest attempt succeeded
+  -- and is told by fence, worker, started_at and ended_at of this row alone.
+  flags          INTEGER NOT NULL DEFAULT 0,
+  tries          INTEGER NOT NULL DEFAULT 0,
+  crashes        INTEGER NOT NULL DEFAULT 0,
+  attempts       INTEGER NOT NULL DEFAULT 0,  -- rows in nexjob_attempts
+  settled_fence  INTEGER NOT NULL DEFAULT 0,
+  settled_as     INTEGER NOT NULL DEFAULT 0,
   open_effects   INTEGER NOT NULL DEFAULT 0,
   receipts       INTEGER NOT NULL DEFAULT 0,
   receipt_bytes  INTEGER NOT NULL DEFAULT 0,
   reason         TEXT    NOT NULL DEFAULT '',
-  followers      TEXT    NOT NULL DEFAULT '',  -- JSON, or ''
-  settled_fence  INTEGER NOT NULL DEFAULT 0,
-  settled_as     INTEGER NOT NULL DEFAULT 0,
-  attempts       INTEGER NOT NULL DEFAULT 0,  -- rows in nexjob_attempts
-  parents        INTEGER NOT NULL DEFAULT 0,  -- rows in nexjob_parents
-  results        INTEGER NOT NULL DEFAULT 0,  -- rows in nexjob_results
-  past           INTEGER NOT NULL DEFAULT 0   -- 1: its key went on to another job, or was freed
+  more           TEXT    NOT NULL DEFAULT '',  -- JSON of what few jobs have, or ''
+  past           INTEGER NOT NULL DEFAULT 0,  -- 1: its key went on to another job, or was freed
+  args           BLOB,
+  tags           TEXT,              -- JSON array
+  meta           TEXT               -- JSON object
 ) STRICT;
 
 CREATE UNIQUE INDEX nexjob_jobs_id ON nexjob_jobs (id);
@@ -73,7 +69,7 @@ CREATE INDEX nexjob_jobs_held ON nexjob_jobs (id) WHERE state IN (3, 4);
 CREATE INDEX nexjob_jobs_past ON nexjob_jobs (key, id) WHERE past = 1;
 CREATE INDEX nexjob_jobs_operation ON nexjob_jobs (operation) WHERE operation IS NOT NULL;
 
--- What an enqueue chose, by the job's seq.
+-- What an enqueue chose, by the job's seq, where it is too large for the job's row.
 CREATE TABLE nexjob_bodies (
   seq   INTEGER PRIMARY KEY,
   args  BLOB,
@@ -86,7 +82,7 @@ CREATE TABLE nexjob_results (
   result  BLOB NOT NULL
 ) STRICT;
 
--- The ended runs of a job, the newest fifty.
+-- The ended runs of a job, the newest fifty, but for one that flag 32 tells of.
 CREATE TABLE nexjob_attempts (
   job      BLOB    NOT NULL,
   fence    INTEGER NOT NULL,

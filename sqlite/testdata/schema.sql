@@ -57,47 +57,42 @@ CREATE TABLE nexjob_entries (
 CREATE TABLE nexjob_jobs (
   seq            INTEGER PRIMARY KEY,
   id             BLOB    NOT NULL,
+  state          INTEGER NOT NULL,
   kind           TEXT    NOT NULL,
   queue          TEXT    NOT NULL,
   priority       INTEGER NOT NULL,
-  state          INTEGER NOT NULL,
   key            BLOB,
   operation      BLOB,              -- NULL: the job's own ID
   fingerprint    BLOB    NOT NULL,
   enqueued_at    INTEGER NOT NULL,
   due_at         INTEGER,
   deadline       INTEGER,
-  started_at     INTEGER,
-  ended_at       INTEGER,
-  delay_ns       INTEGER NOT NULL DEFAULT 0,
   timeout_ns     INTEGER NOT NULL DEFAULT 0,
-  keep_key_ns    INTEGER NOT NULL DEFAULT 0,
   max_attempts   INTEGER NOT NULL,
-  tries          INTEGER NOT NULL DEFAULT 0,
-  crashes        INTEGER NOT NULL DEFAULT 0,
-  interruptions  INTEGER NOT NULL DEFAULT 0,
-  snoozes        INTEGER NOT NULL DEFAULT 0,
-  lookups        INTEGER NOT NULL DEFAULT 0,
   fence          INTEGER NOT NULL DEFAULT 0,
   worker         TEXT    NOT NULL DEFAULT '',
+  started_at     INTEGER,
+  ended_at       INTEGER,
   lease_until    INTEGER,
   lease_ns       INTEGER NOT NULL DEFAULT 0,
-  started        INTEGER NOT NULL DEFAULT 0,
-  replaced       INTEGER NOT NULL DEFAULT 0,
-  stop           INTEGER NOT NULL DEFAULT 0,
-  stop_reason    TEXT    NOT NULL DEFAULT '',
-  wished         INTEGER NOT NULL DEFAULT 0,
+  -- 1 claimed since it was enqueued, 2 replaced, 4 asked to stop, 8 has a row in
+  -- nexjob_results, 16 its body stands in nexjob_bodies, 32 its newest attempt succeeded
+  -- and is told by fence, worker, started_at and ended_at of this row alone.
+  flags          INTEGER NOT NULL DEFAULT 0,
+  tries          INTEGER NOT NULL DEFAULT 0,
+  crashes        INTEGER NOT NULL DEFAULT 0,
+  attempts       INTEGER NOT NULL DEFAULT 0,  -- rows in nexjob_attempts
+  settled_fence  INTEGER NOT NULL DEFAULT 0,
+  settled_as     INTEGER NOT NULL DEFAULT 0,
   open_effects   INTEGER NOT NULL DEFAULT 0,
   receipts       INTEGER NOT NULL DEFAULT 0,
   receipt_bytes  INTEGER NOT NULL DEFAULT 0,
   reason         TEXT    NOT NULL DEFAULT '',
-  followers      TEXT    NOT NULL DEFAULT '',  -- JSON, or ''
-  settled_fence  INTEGER NOT NULL DEFAULT 0,
-  settled_as     INTEGER NOT NULL DEFAULT 0,
-  attempts       INTEGER NOT NULL DEFAULT 0,  -- rows in nexjob_attempts
-  parents        INTEGER NOT NULL DEFAULT 0,  -- rows in nexjob_parents
-  results        INTEGER NOT NULL DEFAULT 0,  -- rows in nexjob_results
-  past           INTEGER NOT NULL DEFAULT 0   -- 1: its key went on to another job, or was freed
+  more           TEXT    NOT NULL DEFAULT '',  -- JSON of what few jobs have, or ''
+  past           INTEGER NOT NULL DEFAULT 0,  -- 1: its key went on to another job, or was freed
+  args           BLOB,
+  tags           TEXT,              -- JSON array
+  meta           TEXT               -- JSON object
 ) STRICT;
 
 CREATE TABLE nexjob_keys (

@@ -1,0 +1,292 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/onewriter"
+)
+
+// Bodies fills in the bodies that are too large for their jobs' rows; others came with
+// them.
+func (s *session) Bodies(ctx context.Context, jobs []*nexjob.Job) error {
+	var ids []nexjob.ID
+	at := make(map[nexjob.ID]*nexjob.Job)
+	for _, j := range jobs {
+		if s.places[j.ID].apart {
+			ids = append(ids, j.ID)
+			at[j.ID] = j
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return s.each(ctx, "bodies", func(v values) error {
+		j := at[v.id(0)]
+		j.Args, j.Tags, j.Meta = v.bytes(1), nil, nil
+		return v.tagsAndMeta(2, j)
+	}, hexIDs(ids))
+}
+
+// WriteJobs writes changed records: what frees a key before what takes it, so that
+// no moment has two active jobs under one key.
+func (r *rows) WriteJobs(ctx context.Context, writes []onewriter.JobWrite) error {
+	changes := make([]change, 0, len(writes))
+	added := 0
+	for i := range writes {
+		w := &writes[i]
+		switch {
+		case w.Gone:
+			if err := r.dropJob(ctx, w.Was); err != nil {
+				return err
+			}
+		case w.Was != nil:
+			c, err := r.change(w)
+			if err != nil {
+				return err
+			}
+			changes = append(changes, c)
+		default:
+			added++
+		}
+	}
+	if err := r.changeJobs(ctx, changes); err != nil {
+		return err
+	}
+	if added > 0 {
+		if err := r.addJobs(ctx, writes, added); err != nil {
+			return err
+		}
+	}
+	r.remember(writes)
+	return nil
+}
+
+// change prepares the write of a job that is stored.
+func (r *rows) change(w *onewriter.JobWrite) (c change, err error) {
+	at, err := r.placeOf(w.Job.ID)
+	if err != nil {
+		return change{}, err
+	}
+	c = change{write: w, seq: at.seq}
+	if c.was, err = rowOf(w.Was, at.apart); err != nil {
+		return change{}, err
+	}
+	if w.Body {
+		if c.body, at.apart, err = bodyOf(&w.Job); err != nil {
+			return change{}, err
+		}
+		r.stands(w.Job.ID, at)
+	}
+	c.is, err = rowOf(&w.Job, at.apart)
+	return c, err
+}
+
+// placeOf returns where a job stands that was read before, here or by an earlier
+// transaction.
+func (r *rows) placeOf(id nexjob.ID) (place, error) {
+	if at, ok := r.places[id]; ok {
+		return at, nil
+	}
+	return place{}, fmt.Errorf("job %s is written before it was read", id)
+}
+
+// changeJobs writes jobs that are stored, those that ended first.
+func (r *rows) changeJobs(ctx context.Context, changes []change) error {
+	rest, err := r.writeBulk(ctx, changes)
+	if err != nil {
+		return err
+	}
+	for _, ended := range []bool{true, false} {
+		for _, c := range rest {
+			if c.write.Job.State.Terminal() != ended {
+				continue
+			}
+			if err := r.changeJob(ctx, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addJobs writes the new jobs among writes, n of them, many with one statement.
+func (r *rows) addJobs(ctx context.Context, writes []onewriter.JobWrite, n int) error {
+	seq, err := r.above(ctx)
+	if err != nil {
+		return err
+	}
+	var args []any
+	var adapt []change // rows that a new job does not have by its insert alone
+	for i := range writes {
+		w := &writes[i]
+		if w.Was != nil || w.Gone {
+			continue
+		}
+		r.keys.add(&w.Job)
+		b, apart, err := bodyOf(&w.Job)
+		if err != nil {
+			return err
+		}
+		is, err := rowOf(&w.Job, apart)
+		if err != nil {
+			return err
+		}
+		if apart {
+			if _, err := r.exec(ctx, "put body", seq, b.args, b.tags, b.meta); err != nil {
+				return err
+			}
+			b = body{}
+		}
+		var made row
+		args, made = is.add(args, seq, &b)
+		if made != is || len(w.Job.Attempts)+len(w.Job.Parents)+len(w.Job.Result) > 0 {
+			adapt = append(adapt, change{write: w, seq: seq, was: made, is: is})
+		}
+		r.stands(w.Job.ID, place{seq: seq, apart: apart})
+		seq++
+	}
+	if err := r.insert(ctx, "add job", args, len(args)/n); err != nil {
+		return err
+	}
+	for i := range adapt {
+		c := &adapt[i]
+		if name, args := c.is.update(c.was, c.seq); name != "" {
+			if _, err := r.exec(ctx, name, args...); err != nil {
+				return err
+			}
+		}
+		if err := r.writeExtras(ctx, &nexjob.Job{}, &c.write.Job); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// insert runs a statement that adds rows, as many of them at a time as there is a
+// statement for.
+func (r *rows) insert(ctx context.Context, name string, args []any, perRow int) error {
+	for _, at := range rowsAtOnce {
+		for len(args) >= at*perRow {
+			if _, err := r.exec(ctx, manyName(name, at), args[:at*perRow]...); err != nil {
+				return err
+			}
+			args = args[at*perRow:]
+		}
+	}
+	return nil
+}
+
+func (r *rows) changeJob(ctx context.Context, c *change) error {
+	if name, args := c.is.update(c.was, c.seq); name != "" {
+		if _, err := r.exec(ctx, name, args...); err != nil {
+			return err
+		}
+	}
+	if c.write.Body {
+		if err := r.changeBody(ctx, c); err != nil {
+			return err
+		}
+	}
+	return r.writeExtras(ctx, c.write.Was, &c.write.Job)
+}
+
+// changeBody writes a body that was chosen anew, in the row or beside it.
+func (r *rows) changeBody(ctx context.Context, c *change) error {
+	inRow := c.body
+	if apart := c.is.flags&flagApart != 0; apart {
+		inRow = body{}
+		if _, err := r.exec(ctx, "put body", c.seq, c.body.args, c.body.tags, c.body.meta); err != nil {
+			return err
+		}
+	} else if c.was.flags&flagApart != 0 {
+		if _, err := r.exec(ctx, "drop body", c.seq); err != nil {
+			return err
+		}
+	}
+	_, err := r.exec(ctx, "change body", inRow.args, inRow.tags, inRow.meta, c.seq)
+	return err
+}
+
+// writeExtras writes what changed of a job in other tables: attempts are added at
+// the end and cut at the beginning, parents are decided. An attempt that the job's row
+// tells of has no row of its own until another follows it.
+func (r *rows) writeExtras(ctx context.Context, was, is *nexjob.Job) error {
+	had, has := was.Attempts, is.Attempts
+	if toldByRow(was) {
+		had = had[:len(had)-1]
+	}
+	if toldByRow(is) {
+		has = has[:len(has)-1]
+	}
+	last := int64(-1)
+	if n := len(had); n > 0 {
+		last = had[n-1].Fence
+		if len(has) > 0 && has[0].Fence > had[0].Fence {
+			if _, err := r.exec(ctx, "drop old attempts", is.ID[:], has[0].Fence); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range has {
+		a := &has[i]
+		if a.Fence <= last {
+			continue
+		}
+		if _, err := r.exec(ctx, "add attempt", is.ID[:], a.Fence, a.Worker, micros(a.Started), micros(a.Ended),
+			int64(a.Ending), a.Error); err != nil {
+			return err
+		}
+	}
+	for i, p := range is.Parents {
+		if i >= len(was.Parents) {
+			if _, err := r.exec(ctx, "add parent", is.ID[:], i, p.ID[:], int64(p.Rule), flag(p.Decided)); err != nil {
+				return err
+			}
+		} else if p.Decided != was.Parents[i].Decided {
+			if _, err := r.exec(ctx, "decide parent", flag(p.Decided), is.ID[:], i); err != nil {
+				return err
+			}
+		}
+	}
+	if bytes.Equal(was.Result, is.Result) {
+		return nil
+	}
+	var err error
+	if len(is.Result) == 0 {
+		_, err = r.exec(ctx, "drop result", is.ID[:])
+	} else {
+		_, err = r.exec(ctx, "put result", is.ID[:], is.Result)
+	}
+	return err
+}
+
+func (r *rows) dropJob(ctx context.Context, was *nexjob.Job) error {
+	at, err := r.placeOf(was.ID)
+	if err != nil {
+		return err
+	}
+	delete(r.places, was.ID)
+	drops := []struct {
+		name string
+		is   bool
+		of   any
+	}{
+		{"drop body", at.apart, at.seq},
+		{"drop attempts", len(was.Attempts) > 0, was.ID[:]},
+		{"drop parents", len(was.Parents) > 0, was.ID[:]},
+		{"drop result", len(was.Result) > 0, was.ID[:]},
+		{"drop job", true, at.seq},
+	}
+	for _, d := range drops {
+		if !d.is {
+			continue
+		}
+		if _, err := r.exec(ctx, d.name, d.of); err != nil {
+			return err
+		}
+	}
+	return nil
+}
