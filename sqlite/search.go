@@ -65,12 +65,11 @@ func searchJobs(sheet sheet, q *nexjob.Query, now time.Time) *search {
 		s.and("j.queue IN (SELECT value FROM json_each(?))", jsonNames(q.Queues))
 	}
 	for _, tag := range q.Tags {
-		s.and("EXISTS (SELECT 1 FROM json_each(CASE WHEN j.flags & 16"+
-			" THEN (SELECT b.tags FROM nexjob_bodies b WHERE b.seq = j.seq) ELSE j.tags END) t WHERE t.value = ?)", tag)
+		s.and("EXISTS (SELECT 1 FROM "+tagsOf+" t WHERE t.value = ?)", tag)
 	}
 	if len(q.AnyTags) > 0 {
-		s.and("EXISTS (SELECT 1 FROM nexjob_bodies b CROSS JOIN json_each(b.tags) t"+
-			" WHERE b.seq = j.seq AND t.value IN (SELECT value FROM json_each(?)))", jsonNames(q.AnyTags))
+		s.and("EXISTS (SELECT 1 FROM "+tagsOf+" t WHERE t.value IN (SELECT value FROM json_each(?)))",
+			jsonNames(q.AnyTags))
 	}
 	if !q.DeadlineBefore.IsZero() {
 		s.and("j.deadline <= ?", q.DeadlineBefore.UnixMicro())
@@ -86,6 +85,10 @@ func searchJobs(sheet sheet, q *nexjob.Query, now time.Time) *search {
 	}
 	return s
 }
+
+// tagsOf lists a job's tags, which stand in its row or, with a large body, beside it.
+const tagsOf = "json_each(CASE WHEN j.flags & 16" +
+	" THEN (SELECT b.tags FROM nexjob_bodies b WHERE b.seq = j.seq) ELSE j.tags END)"
 
 // byName adds the conditions that name jobs and reports whether there are any.
 func (s *search) byName(q *nexjob.Query) bool {
