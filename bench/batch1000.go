@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 
+	"github.com/nexjob/nexjob/bench/internal/gauge"
 	"github.com/nexjob/nexjob/sqlite"
 )
-
-// batch is how many jobs go into one step.
-const batch = 1_000
 
 // batch1000 is batches by one caller. The peer raw is no queue: it writes the same
 // rows into nexjob's own table and tells what the rules about keys cost.
@@ -22,23 +20,23 @@ func (b *bench) batch1000(ctx context.Context) error {
 	return b.inMode(ctx, "info-batch1000-rows", "jobs/s", sqlite.Full, single, b.batches)
 }
 
-func (b *bench) batches(ctx context.Context, _ string, q queue) (reading, error) {
+func (b *bench) batches(ctx context.Context, _ string, q queue) (gauge.Reading, error) {
 	next := int64(1)
 	one := func() error {
-		list := orders(next, batch)
-		next += batch
+		list := orders(next, b.batch)
+		next += int64(b.batch)
 		return q.addMany(ctx, list)
 	}
 	if _, err := together(1, b.warm, one); err != nil {
-		return reading{}, err
+		return gauge.Reading{}, err
 	}
-	w, err := start()
+	w, err := gauge.Start()
 	if err != nil {
-		return reading{}, err
+		return gauge.Reading{}, err
 	}
 	done, err := together(1, b.timed, one)
 	if err != nil {
-		return reading{}, err
+		return gauge.Reading{}, err
 	}
-	return w.rate(done * batch)
+	return w.Rate(done * int64(b.batch))
 }

@@ -13,15 +13,17 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/nexjob/nexjob/bench/internal/gauge"
 )
 
 // tiny sizes show that every bench still fits its peers.
 func tiny() sizes {
 	return sizes{
-		rounds: 1, warm: time.Millisecond, timed: 5 * time.Millisecond,
-		ourJobs: 200, theirJobs: 50,
+		rounds: 1, timed: 5 * time.Millisecond, batch: rowsAtOnce,
+		ourJobs: 100, theirJobs: 20,
 		runs: 1, paced: 2, pacedNormal: 1, primer: 1,
-		deep: 400, flat: 200, claims: 100,
+		deep: 100, flat: 50, claims: 50,
 	}
 }
 
@@ -66,11 +68,11 @@ func TestRawWritesWhatWeDo(t *testing.T) {
 	rows := func(s side) map[string]int {
 		counts := make(map[string]int)
 		b := &bench{dir: t.TempDir()}
-		_, err := b.once(t.Context(), s, 0, func(ctx context.Context, _ string, q queue) (reading, error) {
+		_, err := b.once(t.Context(), s, 0, func(ctx context.Context, _ string, q queue) (gauge.Reading, error) {
 			if err := q.addMany(ctx, orders(1, 100)); err != nil {
-				return reading{}, err
+				return gauge.Reading{}, err
 			}
-			return reading{}, tally(ctx, q, counts)
+			return gauge.Reading{}, tally(ctx, q, counts)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -129,27 +131,6 @@ func TestWaited(t *testing.T) {
 				t.Errorf("ratio %v, equal %v; want %v, %v", l.Ratio, l.Equal, tt.ratio, tt.equal)
 			}
 		})
-	}
-}
-
-func TestStatistics(t *testing.T) {
-	var of []reading
-	for _, v := range []float64{5, 1, 3, 2} {
-		of = append(of, reading{value: v})
-	}
-	middle, least, most := median(of, func(r reading) float64 { return r.value })
-	if middle != 2.5 || least != 1 || most != 5 {
-		t.Errorf("median %v, least %v, most %v", middle, least, most)
-	}
-	var waits []time.Duration
-	for i := range 100 {
-		waits = append(waits, time.Duration(100-i))
-	}
-	if p50, p99 := quantile(waits, 0.5), quantile(waits, 0.99); p50 != 50 || p99 != 99 {
-		t.Errorf("p50 %d, p99 %d", p50, p99)
-	}
-	if short(123_456) != 123_500 || short(0.0123456) != 0.01235 || short(0) != 0 {
-		t.Error(short(123_456), short(0.0123456), short(0))
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/nexjob/nexjob/bench/internal/gauge"
 )
 
 // slots is how many handlers run at once, on every side.
@@ -15,26 +17,26 @@ func (b *bench) endtoend(ctx context.Context) error {
 	sides := []side{
 		{ours, openOurs}, {"backlite", openBacklite}, {"goqite", openGoqite}, {"river", openRiverPlain},
 	}
-	return b.bothModes(ctx, "endtoend", "jobs/s", sides, func(ctx context.Context, name string, q queue) (reading, error) {
+	return b.bothModes(ctx, "endtoend", "jobs/s", sides, func(ctx context.Context, name string, q queue) (gauge.Reading, error) {
 		jobs := b.theirJobs
 		if name == ours {
 			jobs = b.ourJobs
 		}
-		return burnDown(ctx, q, jobs)
+		return b.burnDown(ctx, q, jobs)
 	})
 }
 
-func burnDown(ctx context.Context, q queue, jobs int) (r reading, err error) {
-	for first := 0; first < jobs; first += batch {
-		if err := q.addMany(ctx, orders(int64(first+1), min(batch, jobs-first))); err != nil {
-			return reading{}, err
+func (b *bench) burnDown(ctx context.Context, q queue, jobs int) (r gauge.Reading, err error) {
+	for first := 0; first < jobs; first += b.batch {
+		if err := q.addMany(ctx, orders(int64(first+1), min(b.batch, jobs-first))); err != nil {
+			return gauge.Reading{}, err
 		}
 	}
 	var handled atomic.Int64
 	all := make(chan struct{})
-	w, err := start()
+	w, err := gauge.Start()
 	if err != nil {
-		return reading{}, err
+		return gauge.Reading{}, err
 	}
 	stop, err := q.work(ctx, slots, func(order) {
 		if handled.Add(1) == int64(jobs) {
@@ -42,7 +44,7 @@ func burnDown(ctx context.Context, q queue, jobs int) (r reading, err error) {
 		}
 	})
 	if err != nil {
-		return reading{}, err
+		return gauge.Reading{}, err
 	}
 	defer func() {
 		if stopped := stop(); err == nil {
@@ -52,12 +54,12 @@ func burnDown(ctx context.Context, q queue, jobs int) (r reading, err error) {
 	select {
 	case <-all:
 	case <-ctx.Done():
-		return reading{}, ctx.Err()
+		return gauge.Reading{}, ctx.Err()
 	}
 	if err := drained(ctx, q); err != nil {
-		return reading{}, err
+		return gauge.Reading{}, err
 	}
-	return w.rate(int64(jobs))
+	return w.Rate(int64(jobs))
 }
 
 // drained waits until the last ends are written. No side tells when, so it asks.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nexjob/nexjob/bench/internal/gauge"
 	"github.com/nexjob/nexjob/sqlite"
 )
 
@@ -19,21 +20,21 @@ func (b *bench) enqueue16(ctx context.Context) error {
 	sides := []side{
 		{ours, openOurs}, {"backlite", openBacklite}, {"goqite", openGoqite}, {"river", openRiverUnique},
 	}
-	return b.bothModes(ctx, "enqueue16", "jobs/s", sides, func(ctx context.Context, _ string, q queue) (reading, error) {
+	return b.bothModes(ctx, "enqueue16", "jobs/s", sides, func(ctx context.Context, _ string, q queue) (gauge.Reading, error) {
 		var last atomic.Int64 // number given to an order
 		one := func() error { return q.add(ctx, order{Number: last.Add(1), Cents: 1999}) }
 		if _, err := together(callers, b.warm, one); err != nil {
-			return reading{}, err
+			return gauge.Reading{}, err
 		}
-		w, err := start()
+		w, err := gauge.Start()
 		if err != nil {
-			return reading{}, err
+			return gauge.Reading{}, err
 		}
 		done, err := together(callers, b.timed, one)
 		if err != nil {
-			return reading{}, err
+			return gauge.Reading{}, err
 		}
-		return w.rate(done)
+		return w.Rate(done)
 	})
 }
 
@@ -41,7 +42,7 @@ func (b *bench) enqueue16(ctx context.Context) error {
 // again at NORMAL for information.
 func (b *bench) bothModes(
 	ctx context.Context, name, unit string, sides []side,
-	run func(context.Context, string, queue) (reading, error),
+	run func(context.Context, string, queue) (gauge.Reading, error),
 ) error {
 	for _, mode := range []sqlite.Synchronous{sqlite.Full, sqlite.Normal} {
 		if err := b.inMode(ctx, name+suffix(mode), unit, mode, sides, run); err != nil {
@@ -53,7 +54,7 @@ func (b *bench) bothModes(
 
 func (b *bench) inMode(
 	ctx context.Context, name, unit string, mode sqlite.Synchronous, sides []side,
-	run func(context.Context, string, queue) (reading, error),
+	run func(context.Context, string, queue) (gauge.Reading, error),
 ) error {
 	all, err := b.alternate(ctx, name, b.rounds, mode, sides, run)
 	if err != nil {

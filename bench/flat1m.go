@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/bench/internal/gauge"
 	"github.com/nexjob/nexjob/sqlite"
 )
 
@@ -32,22 +33,22 @@ func (b *bench) flatIn(ctx context.Context, mode sqlite.Synchronous) (err error)
 	title := "flat1m" + suffix(mode)
 	all := make(readings)
 	// One side inside the other: both files live through all rounds.
-	outer := func(ctx context.Context, _ string, deep queue) (reading, error) {
-		inner := func(ctx context.Context, _ string, flat queue) (reading, error) {
+	outer := func(ctx context.Context, _ string, deep queue) (gauge.Reading, error) {
+		inner := func(ctx context.Context, _ string, flat queue) (gauge.Reading, error) {
 			lakes := []*lake{{name: ours, q: deep, depth: b.deep}, {name: shallow, q: flat, depth: b.flat}}
 			for round := range b.rounds {
 				turn, err := b.turns(ctx, lakes)
 				if err != nil {
-					return reading{}, err
+					return gauge.Reading{}, err
 				}
 				for _, l := range lakes {
 					r := turn[l]
 					all[l.name] = append(all[l.name], r)
 					fmt.Fprintf(b.progress, "%s %d/%d with %d waiting: %.4g, %.3g µs of CPU\n",
-						title, round+1, b.rounds, l.depth, r.value, r.cpu)
+						title, round+1, b.rounds, l.depth, r.Value, r.CPU)
 				}
 			}
-			return reading{}, nil
+			return gauge.Reading{}, nil
 		}
 		return b.once(ctx, side{ours, openOurs}, mode, inner)
 	}
@@ -68,12 +69,12 @@ type lake struct {
 }
 
 // turns works both files piece by piece, in turn, and answers the rate of each.
-func (b *bench) turns(ctx context.Context, lakes []*lake) (map[*lake]reading, error) {
-	sum := make(map[*lake]reading) // seconds and CPU
+func (b *bench) turns(ctx context.Context, lakes []*lake) (map[*lake]gauge.Reading, error) {
+	sum := make(map[*lake]gauge.Reading) // seconds and CPU
 	for done := 0; done < b.claims; {
 		n := min(piece, b.claims-done, b.flat/2)
 		for _, l := range lakes {
-			if err := l.fill(ctx); err != nil {
+			if err := l.fill(ctx, b.batch); err != nil {
 				return nil, err
 			}
 			r, err := l.work(ctx, n)
@@ -81,21 +82,21 @@ func (b *bench) turns(ctx context.Context, lakes []*lake) (map[*lake]reading, er
 				return nil, err
 			}
 			s := sum[l]
-			s.value += float64(n) / r.value
-			s.cpu += r.cpu * float64(n)
+			s.Value += float64(n) / r.Value
+			s.CPU += r.CPU * float64(n)
 			sum[l] = s
 		}
 		done += n
 	}
 	for l, s := range sum {
-		sum[l] = reading{value: float64(b.claims) / s.value, cpu: s.cpu / float64(b.claims)}
+		sum[l] = gauge.Reading{Value: float64(b.claims) / s.Value, CPU: s.CPU / float64(b.claims)}
 	}
 	return sum, nil
 }
 
 // fill adds what is missing, and moves it out of the log, so that the next piece
 // pays only for itself.
-func (l *lake) fill(ctx context.Context) error {
+func (l *lake) fill(ctx context.Context, batch int) error {
 	for l.waiting < l.depth {
 		n := min(batch, l.depth-l.waiting)
 		if err := l.q.addMany(ctx, orders(l.next, n)); err != nil {
@@ -120,14 +121,14 @@ func (l *lake) store() (*sqlite.Store, error) {
 }
 
 // work claims and settles n jobs.
-func (l *lake) work(ctx context.Context, n int) (reading, error) {
+func (l *lake) work(ctx context.Context, n int) (gauge.Reading, error) {
 	store, err := l.store()
 	if err != nil {
-		return reading{}, err
+		return gauge.Reading{}, err
 	}
-	w, err := start()
+	w, err := gauge.Start()
 	if err != nil {
-		return reading{}, err
+		return gauge.Reading{}, err
 	}
 	for done := 0; done < n; {
 		claimed, err := store.Claim(ctx, time.Now(), nexjob.ClaimRequest{
@@ -135,10 +136,10 @@ func (l *lake) work(ctx context.Context, n int) (reading, error) {
 			Queues: []string{nexjob.DefaultQueue}, Kinds: []string{charge.Name()},
 		})
 		if err != nil {
-			return reading{}, err
+			return gauge.Reading{}, err
 		}
 		if len(claimed) == 0 {
-			return reading{}, errors.New("nothing to claim")
+			return gauge.Reading{}, errors.New("nothing to claim")
 		}
 		ends := make([]nexjob.Settlement, len(claimed))
 		for i := range claimed {
@@ -146,15 +147,15 @@ func (l *lake) work(ctx context.Context, n int) (reading, error) {
 		}
 		settled, err := store.Settle(ctx, time.Now(), ends)
 		if err != nil {
-			return reading{}, err
+			return gauge.Reading{}, err
 		}
 		for _, s := range settled {
 			if s.Err != nil {
-				return reading{}, s.Err
+				return gauge.Reading{}, s.Err
 			}
 		}
 		done += len(claimed)
 	}
 	l.waiting -= n
-	return w.rate(int64(n))
+	return w.Rate(int64(n))
 }

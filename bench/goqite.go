@@ -27,7 +27,7 @@ type messages struct {
 }
 
 func openGoqite(ctx context.Context, file string, mode sqlite.Synchronous) (queue, error) {
-	db, err := pool(file, mode, 1)
+	db, err := pool(file, mode)
 	if err != nil {
 		return nil, err
 	}

@@ -3,11 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
-	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/nexjob/nexjob/bench/internal/gauge"
 	"github.com/nexjob/nexjob/sqlite"
 )
 
@@ -28,10 +27,10 @@ func (b *bench) latency(ctx context.Context) error {
 		jobs int
 	}{{sqlite.Full, b.paced}, {sqlite.Normal, b.pacedNormal}} {
 		waits := make(map[string][]time.Duration)
-		run := func(ctx context.Context, name string, q queue) (reading, error) {
+		run := func(ctx context.Context, name string, q queue) (gauge.Reading, error) {
 			run, spent, err := paced(ctx, q, b.primer, m.jobs)
 			waits[name] = append(waits[name], run...)
-			return reading{value: millis(quantile(run, 0.5)), cpu: spent}, err
+			return gauge.Reading{Value: millis(gauge.Quantile(run, 0.5)), CPU: spent}, err
 		}
 		title := "latency" + suffix(m.mode)
 		fmt.Fprintf(b.progress, "%s takes about %v\n", title, time.Duration(b.runs*len(sides)*m.jobs)*pace)
@@ -44,7 +43,7 @@ func (b *bench) latency(ctx context.Context) error {
 				name string
 				q    float64
 			}{{"p50", 0.5}, {"p99", 0.99}} {
-				l := waited(title, of.name, quantile(waits[ours], of.q), quantile(waits[peer], of.q))
+				l := waited(title, of.name, gauge.Quantile(waits[ours], of.q), gauge.Quantile(waits[peer], of.q))
 				l.Peer, l.Runs = peer, b.runs
 				if err := b.emit(l); err != nil {
 					return err
@@ -90,10 +89,10 @@ func paced(ctx context.Context, q queue, primer, jobs int) (waits []time.Duratio
 	}()
 	ticker := time.NewTicker(pace)
 	defer ticker.Stop()
-	var w watch
+	var w gauge.Watch
 	for i, o := range orders(0, len(returned)) {
 		if i == primer {
-			if w, err = start(); err != nil {
+			if w, err = gauge.Start(); err != nil {
 				return nil, 0, err
 			}
 		}
@@ -112,17 +111,11 @@ func paced(ctx context.Context, q queue, primer, jobs int) (waits []time.Duratio
 	case <-ctx.Done():
 		return nil, 0, ctx.Err()
 	}
-	r, err := w.rate(int64(jobs))
+	r, err := w.Rate(int64(jobs))
 	for i := primer; i < len(entered); i++ {
 		waits = append(waits, max(entered[i].Sub(returned[i]), time.Microsecond))
 	}
-	return waits, r.cpu, err
-}
-
-// quantile by the nearest rank.
-func quantile(of []time.Duration, q float64) time.Duration {
-	sorted := slices.Sorted(slices.Values(of))
-	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
+	return waits, r.CPU, err
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

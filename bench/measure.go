@@ -6,10 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"syscall"
 	"time"
 
+	"github.com/nexjob/nexjob/bench/internal/gauge"
 	"github.com/nexjob/nexjob/sqlite"
 )
 
@@ -17,6 +16,7 @@ import (
 type sizes struct {
 	rounds      int           // of every side; the median counts
 	warm, timed time.Duration // of enqueue16 and batch1000, in each round
+	batch       int           // jobs of one step of many
 	ourJobs     int           // of endtoend
 	theirJobs   int           // fewer, so that the slowest peer ends; what is waiting costs no peer anything
 	runs, paced int           // of latency: runs, and jobs of each
@@ -28,7 +28,7 @@ type sizes struct {
 
 func fullSizes(rounds int) sizes {
 	return sizes{
-		rounds: rounds, warm: 300 * time.Millisecond, timed: 3 * time.Second,
+		rounds: rounds, warm: 300 * time.Millisecond, timed: 3 * time.Second, batch: 1_000,
 		ourJobs: 100_000, theirJobs: 10_000,
 		runs: 5, paced: 2_000, pacedNormal: 400, primer: 50,
 		deep: 1_000_000, flat: 10_000, claims: 20_000,
@@ -38,21 +38,15 @@ func fullSizes(rounds int) sizes {
 // quickSizes show that everything runs; their figures mean nothing.
 func quickSizes() sizes {
 	return sizes{
-		rounds: 1, warm: 10 * time.Millisecond, timed: 50 * time.Millisecond,
+		rounds: 1, warm: 10 * time.Millisecond, timed: 50 * time.Millisecond, batch: 1_000,
 		ourJobs: 2_000, theirJobs: 100,
 		runs: 1, paced: 10, pacedNormal: 5, primer: 5,
 		deep: 4_000, flat: 2_000, claims: 1_000,
 	}
 }
 
-// reading is what one round of one side gave.
-type reading struct {
-	value float64 // in the bench's unit
-	cpu   float64 // µs of the process's CPU for each operation
-}
-
 // readings are those of all sides, in order of the rounds.
-type readings map[string][]reading
+type readings map[string][]gauge.Reading
 
 // bench is one run of the command: where it measures, how much, and where the
 // lines go.
@@ -67,7 +61,7 @@ type bench struct {
 // what disturbs the machine for a while disturbs all of them.
 func (b *bench) alternate(
 	ctx context.Context, title string, rounds int, mode sqlite.Synchronous, sides []side,
-	run func(context.Context, string, queue) (reading, error),
+	run func(context.Context, string, queue) (gauge.Reading, error),
 ) (readings, error) {
 	all := make(readings)
 	for round := range rounds {
@@ -77,7 +71,7 @@ func (b *bench) alternate(
 				return nil, fmt.Errorf("%s of %s: %w", title, s.name, err)
 			}
 			all[s.name] = append(all[s.name], r)
-			fmt.Fprintf(b.progress, "%s %d/%d %s: %.4g, %.3g µs of CPU\n", title, round+1, rounds, s.name, r.value, r.cpu)
+			fmt.Fprintf(b.progress, "%s %d/%d %s: %.4g, %.3g µs of CPU\n", title, round+1, rounds, s.name, r.Value, r.CPU)
 		}
 	}
 	return all, nil
@@ -86,11 +80,11 @@ func (b *bench) alternate(
 // once runs one side on a fresh file, which it removes.
 func (b *bench) once(
 	ctx context.Context, s side, mode sqlite.Synchronous,
-	run func(context.Context, string, queue) (reading, error),
-) (r reading, err error) {
+	run func(context.Context, string, queue) (gauge.Reading, error),
+) (r gauge.Reading, err error) {
 	dir, err := os.MkdirTemp(b.dir, "nexjob-bench-")
 	if err != nil {
-		return reading{}, err
+		return gauge.Reading{}, err
 	}
 	defer func() {
 		if gone := os.RemoveAll(dir); err == nil {
@@ -99,7 +93,7 @@ func (b *bench) once(
 	}()
 	q, err := s.open(ctx, filepath.Join(dir, "bench.db"), mode)
 	if err != nil {
-		return reading{}, err
+		return gauge.Reading{}, err
 	}
 	defer func() {
 		if closed := q.close(); err == nil {
@@ -107,42 +101,4 @@ func (b *bench) once(
 		}
 	}()
 	return run(ctx, s.name, q)
-}
-
-// watch measures wall time and the CPU of the whole process, in which all sides do
-// their work.
-type watch struct {
-	began time.Time
-	cpu   time.Duration
-}
-
-func start() (watch, error) {
-	used, err := cpu()
-	return watch{time.Now(), used}, err
-}
-
-// rate is how many operations each second had since the watch was started.
-func (w watch) rate(operations int64) (reading, error) {
-	took := time.Since(w.began)
-	used, err := cpu()
-	n := float64(max(operations, 1))
-	return reading{value: n / took.Seconds(), cpu: (used - w.cpu).Seconds() * 1e6 / n}, err
-}
-
-// cpu is what the process has used so far, in user and system mode.
-func cpu() (time.Duration, error) {
-	var usage syscall.Rusage
-	err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), err
-}
-
-// median of the values that pick takes of readings, and their least and greatest.
-func median(of []reading, pick func(reading) float64) (middle, least, most float64) {
-	values := make([]float64, len(of))
-	for i, r := range of {
-		values[i] = pick(r)
-	}
-	slices.Sort(values)
-	n := len(values)
-	return (values[(n-1)/2] + values[n/2]) / 2, values[0], values[n-1]
 }

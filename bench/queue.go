@@ -51,8 +51,8 @@ const ours = "nexjob"
 
 // pool opens a file for a peer: with the driver, the journal, the cache, the
 // checkpoints and the durability of nexjob's own connections, so that what differs is
-// the queue.
-func pool(file string, mode sqlite.Synchronous, conns int) (*sql.DB, error) {
+// the queue. It is one connection, for which each peer has its reason.
+func pool(file string, mode sqlite.Synchronous) (*sql.DB, error) {
 	settings := url.Values{
 		"_pragma": {
 			"busy_timeout(5000)",
@@ -71,8 +71,8 @@ func pool(file string, mode sqlite.Synchronous, conns int) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(conns)
-	db.SetMaxIdleConns(conns)
+	db.SetMaxOpenConns(1)
+	db.SetMaxIdleConns(1)
 	return db, nil
 }
 

@@ -62,7 +62,7 @@ func openRawOf(ctx context.Context, file string, mode sqlite.Synchronous, rows i
 		return nil, err
 	}
 	r := &raw{rows: rows}
-	if r.db, err = pool(file, mode, 1); err != nil {
+	if r.db, err = pool(file, mode); err != nil {
 		return nil, err
 	}
 	if err := r.learn(ctx); err != nil {
@@ -120,7 +120,7 @@ func (t *template) read(ctx context.Context, db *sql.DB) error {
 	for _, name := range columns {
 		var value any
 		var plain bool
-		err := db.QueryRowContext(ctx, fmt.Sprintf( //nolint:gosec // the names are of our own schema
+		err := db.QueryRowContext(ctx, fmt.Sprintf(
 			`SELECT t.%[1]s, t.%[1]s IS NULL OR quote(t.%[1]s) IS i.dflt_value
 			FROM %[2]s t, pragma_table_info('%[2]s') i WHERE i.name = '%[1]s'`, name, t.table)).Scan(&value, &plain)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -157,7 +157,8 @@ func (r *raw) addMany(ctx context.Context, list []order) error {
 			ids[i] = nexjob.NewID()
 		}
 		for _, t := range r.tables {
-			if _, err := tx.StmtContext(ctx, t.many).ExecContext(ctx, t.fill(r.seq, ids, part)...); err != nil {
+			statement := tx.StmtContext(ctx, t.many) // closed with the transaction
+			if _, err := statement.ExecContext(ctx, t.fill(r.seq, ids, part)...); err != nil {
 				return err
 			}
 		}

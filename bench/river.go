@@ -28,7 +28,7 @@ type stream struct {
 func (order) Kind() string { return "charge" }
 
 func openRiver(ctx context.Context, file string, mode sqlite.Synchronous) (*stream, error) {
-	db, err := pool(file, mode, 1)
+	db, err := pool(file, mode)
 	if err != nil {
 		return nil, err
 	}
