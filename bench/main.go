@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	driver "modernc.org/sqlite"
 )
 
 func main() {
@@ -51,6 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	only := flags.String("run", "", "run these benches alone, separated by commas")
 	rounds := flags.Int("rounds", 3, "rounds of every side, of which the median counts")
 	dir := flags.String("dir", "", "a folder on a real disk for the files (default: the system's for temporary files)")
+	flush := flags.Bool("fdatasync", false, "make the commits of all sides durable with fdatasync instead of fsync")
 	quick := flags.Bool("quick", false, "do very little, to see that everything runs")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -76,12 +79,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if *quick {
 		b.sizes = quickSizes()
 	}
-	flush := func() error { return nil }
+	written := func() error { return nil }
 	if !*asJSON {
-		b.emit, flush = inTable(stdout)
+		b.emit, written = inTable(stdout)
 	}
-	err = b.all(ctx, chosen)
-	if err = errors.Join(err, flush()); err != nil {
+	if *flush {
+		_, err = driver.Fdatasync(true) // of the whole process
+	}
+	if err == nil {
+		err = b.all(ctx, chosen)
+	}
+	if err = errors.Join(err, written()); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		return 1
 	}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	_ "github.com/ncruces/go-sqlite3/driver" // as "sqlite3"
-	_ "modernc.org/sqlite"                   // as "sqlite"
+	modernc "modernc.org/sqlite"             // as "sqlite"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -27,9 +27,21 @@ type driver struct {
 
 func drivers() []driver {
 	return []driver{
-		{"modernc.org/sqlite", standard("sqlite")},
-		{"ncruces/go-sqlite3", standard("sqlite3")},
-		{"zombiezen.com/go/sqlite", openDirect},
+		{"modernc.org/sqlite", flushing(false, standard("sqlite"))},
+		{"the same with fdatasync", flushing(true, standard("sqlite"))},
+		{"ncruces/go-sqlite3", standard("sqlite3")}, // always with fdatasync
+		{"zombiezen.com/go/sqlite", flushing(false, openDirect)},
+	}
+}
+
+// flushing chooses the system call that makes modernc's commits durable, for the whole
+// process: fsync, its default, also waits until the file's timestamps are durable.
+func flushing(fdatasync bool, open func(context.Context, string) (conn, error)) func(context.Context, string) (conn, error) {
+	return func(ctx context.Context, file string) (conn, error) {
+		if _, err := modernc.Fdatasync(fdatasync); err != nil && fdatasync {
+			return nil, err
+		}
+		return open(ctx, file)
 	}
 }
 
