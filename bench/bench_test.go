@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -143,6 +144,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"-run", "enqueue"}, "-run enqueue: the benches are enqueue16"},
 		{[]string{"-rounds", "0"}, "-rounds 0: at least 1"},
 		{[]string{"enqueue16"}, `"enqueue16": no arguments`},
+		{[]string{"-dir", filepath.Join(t.TempDir(), "none")}, "none: no such file or directory"},
 		{[]string{"-nope"}, "not defined: -nope"},
 	}
 	for _, tt := range tests {

@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	asJSON := flags.Bool("json", false, "print one JSON object a line instead of a table")
 	only := flags.String("run", "", "run these benches alone, separated by commas")
 	rounds := flags.Int("rounds", 3, "rounds of every side, of which the median counts")
-	dir := flags.String("dir", "", "a folder on a real disk for the files (default: the system's for temporary files)")
+	dir := flags.String("dir", os.TempDir(), "a folder on a real disk for the files")
 	flush := flags.Bool("fdatasync", false, "make the commits of all sides durable with fdatasync instead of fsync")
 	quick := flags.Bool("quick", false, "do very little, to see that everything runs")
 	if err := flags.Parse(args); err != nil {
@@ -70,6 +70,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		err = fmt.Errorf("-rounds %d: at least 1", *rounds)
 	case flags.NArg() > 0:
 		err = fmt.Errorf("%q: no arguments, only flags", flags.Arg(0))
+	case !*quick:
+		err = onDisk(*dir)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
