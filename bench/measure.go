@@ -29,7 +29,7 @@ type sizes struct {
 func fullSizes(rounds int) sizes {
 	return sizes{
 		rounds: rounds, warm: 300 * time.Millisecond, timed: 3 * time.Second, batch: 1_000,
-		ourJobs: 100_000, theirJobs: 10_000,
+		ourJobs: 100_000, theirJobs: 5_000,
 		runs: 5, paced: 2_000, pacedNormal: 400, primer: 50,
 		deep: 1_000_000, flat: 10_000, claims: 20_000,
 	}
