@@ -157,7 +157,7 @@ func (r *raw) addMany(ctx context.Context, list []order) error {
 			ids[i] = nexjob.NewID()
 		}
 		for _, t := range r.tables {
-			statement := tx.StmtContext(ctx, t.many) // closed with the transaction
+			statement := tx.StmtContext(ctx, t.many) //nolint:sqlclosecheck // it is closed with the transaction
 			if _, err := statement.ExecContext(ctx, t.fill(r.seq, ids, part)...); err != nil {
 				return err
 			}

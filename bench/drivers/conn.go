@@ -78,7 +78,7 @@ func (p *pooled) prepared(ctx context.Context, statement string) (*sql.Stmt, err
 }
 
 func (p *pooled) exec(ctx context.Context, statement string, args ...any) error {
-	s, err := p.prepared(ctx, statement)
+	s, err := p.prepared(ctx, statement) //nolint:sqlclosecheck // it is kept until close
 	if err == nil {
 		_, err = s.ExecContext(ctx, args...)
 	}
@@ -86,7 +86,7 @@ func (p *pooled) exec(ctx context.Context, statement string, args ...any) error 
 }
 
 func (p *pooled) numbers(ctx context.Context, statement string, args ...any) ([]int64, error) {
-	s, err := p.prepared(ctx, statement)
+	s, err := p.prepared(ctx, statement) //nolint:sqlclosecheck // it is kept until close
 	if err != nil {
 		return nil, err
 	}

@@ -103,14 +103,13 @@ func (m *meter) once(ctx context.Context, w work, mode string, d driver) (r gaug
 			return gauge.Reading{}, fmt.Errorf("%s: %w", statement, err)
 		}
 	}
-	watch, rows := gauge.Watch{}, int64(0)
-	began := time.Time{}
+	watch, began := gauge.Watch{}, time.Time{}
 	start := func() (err error) {
 		watch, err = gauge.Start()
 		began = time.Now()
 		return err
 	}
-	rows, err = w.run(ctx, c, start, func() bool { return ctx.Err() == nil && time.Since(began) < m.timed })
+	rows, err := w.run(ctx, c, start, func() bool { return ctx.Err() == nil && time.Since(began) < m.timed })
 	if err != nil {
 		return gauge.Reading{}, err
 	}
