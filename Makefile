@@ -52,7 +52,7 @@ demo: ## See it work: orders charged once, though workers are killed (ORDERS=10 
 	go run -C cmd/nexjob . demo --orders $(ORDERS) --kills $(KILLS) $(ARGS)
 
 .PHONY: bench
-bench: ## Measure nexjob beside its peers on SQLite: 35 minutes on a quiet machine (BENCH=-json)
+bench: ## Measure nexjob beside its peers on SQLite: 30 minutes on a quiet machine (BENCH=-json)
 	go run -C bench . -engine sqlite $(BENCH)
 
 # The race detector also checks every pointer conversion. In SQLite, which is C

@@ -35,14 +35,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	m := &meter{progress: stderr}
 	flags.IntVar(&m.rounds, "rounds", 3, "rounds of every driver, of which the median counts")
 	flags.DurationVar(&m.timed, "for", 2*time.Second, "how long each round measures")
+	flags.Int64Var(&m.depth, "depth", 20_000, "how many jobs wait while others are claimed")
 	flags.StringVar(&m.dir, "dir", "", "a folder on a real disk for the files (default: the system's for temporary files)")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
 		return 2
-	case m.rounds < 1 || m.timed <= 0 || flags.NArg() > 0:
-		fmt.Fprintln(stderr, "drivers: want -rounds and -for above zero, and no arguments")
+	case m.rounds < 1 || m.timed <= 0 || m.depth < 2*grip || flags.NArg() > 0:
+		fmt.Fprintln(stderr, "drivers: want -rounds and -for above zero, -depth of 200 or more, and no arguments")
 		return 2
 	}
 	if err := m.all(ctx, stdout); err != nil {
@@ -56,6 +57,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 type meter struct {
 	rounds   int
 	timed    time.Duration
+	depth    int64
 	dir      string
 	progress io.Writer
 }
@@ -65,7 +67,7 @@ type meter struct {
 func (m *meter) all(ctx context.Context, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "work\tsynchronous\tdriver\trows/s\tµs of CPU")
-	for _, w := range works() {
+	for _, w := range works(m.depth) {
 		for _, mode := range []string{"full", "normal"} {
 			all := make(map[string][]gauge.Reading)
 			for round := range m.rounds {

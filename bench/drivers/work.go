@@ -17,11 +17,12 @@ type work struct {
 	run  func(ctx context.Context, c conn, start func() error, more func() bool) (int64, error)
 }
 
-func works() []work {
+// works are all of them; depth is how many jobs wait while others are claimed.
+func works(depth int64) []work {
 	return []work{
 		{"keyed single inserts, 16 callers gathered", gathered},
 		{"keyed batches of 1,000", batches},
-		{"claim 100, settle 100", claims},
+		{"claim 100, settle 100", claims(depth)},
 	}
 }
 
@@ -172,8 +173,13 @@ func fill(ctx context.Context, c conn, first int64, n int) error {
 
 // claims takes a hundred jobs in one transaction and ends them in the next, and fills
 // the queue up in between: that counts into the time of every driver alike.
-func claims(ctx context.Context, c conn, start func() error, more func() bool) (int64, error) {
-	const depth = 20 * batch
+func claims(depth int64) func(context.Context, conn, func() error, func() bool) (int64, error) {
+	return func(ctx context.Context, c conn, start func() error, more func() bool) (int64, error) {
+		return claimed(ctx, c, depth, start, more)
+	}
+}
+
+func claimed(ctx context.Context, c conn, depth int64, start func() error, more func() bool) (int64, error) {
 	filled, rows := int64(0), int64(0)
 	for ; filled < depth; filled += batch {
 		if err := fill(ctx, c, filled, batch); err != nil {
@@ -190,9 +196,9 @@ func claims(ctx context.Context, c conn, start func() error, more func() bool) (
 			}
 			filled += batch
 		}
-		var claimed []int64
+		var taken []int64
 		err := in(ctx, c, func() (err error) {
-			claimed, err = c.numbers(ctx, `UPDATE jobs SET state = 2, due_at = NULL, lease_until = ?1, fence = ?1
+			taken, err = c.numbers(ctx, `UPDATE jobs SET state = 2, due_at = NULL, lease_until = ?1, fence = ?1
 				WHERE seq IN (SELECT seq FROM jobs INDEXED BY jobs_due WHERE queue = 'default' AND priority = 2
 					AND due_at IS NOT NULL AND due_at <= ?2 ORDER BY due_at, id LIMIT ?3)
 				RETURNING seq`, rows+1, filled, int64(grip))
@@ -201,11 +207,11 @@ func claims(ctx context.Context, c conn, start func() error, more func() bool) (
 		if err != nil {
 			return 0, err
 		}
-		if len(claimed) != grip {
-			return 0, fmt.Errorf("claimed %d jobs", len(claimed))
+		if len(taken) != grip {
+			return 0, fmt.Errorf("claimed %d jobs", len(taken))
 		}
 		err = in(ctx, c, func() error {
-			for _, seq := range claimed {
+			for _, seq := range taken {
 				err := c.exec(ctx, `UPDATE jobs SET state = 5, lease_until = NULL, ended_at = ?2
 					WHERE seq = ?1 AND state = 2 AND fence = ?3`, seq, filled, rows+1)
 				if err != nil {
