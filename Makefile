@@ -13,11 +13,13 @@ export GOWORK := off
 MODULES = $(subst $(CURDIR),.,$(shell GOWORK= go list -m -f '{{.Dir}}'))
 TOOLS   := $(CURDIR)/tools
 
-# The figures of the demo and of the proof, to be overridden: make demo KILLS=5
+# The figures of the demo and of the proof, and the flags of the benchmarks, to be
+# overridden: make demo KILLS=5
 ORDERS    ?= 10
 KILLS     ?= 1
 ARGS      ?=
 HISTORIES ?= 10000
+BENCH     ?=
 
 # The vulnerability database, a module like any other, and the Go release that
 # releases are built with: older ones have flaws in their standard library that
@@ -48,6 +50,10 @@ help: ## List what make can do
 .PHONY: demo
 demo: ## See it work: orders charged once, though workers are killed (ORDERS=10 KILLS=1 ARGS=)
 	go run -C cmd/nexjob . demo --orders $(ORDERS) --kills $(KILLS) $(ARGS)
+
+.PHONY: bench
+bench: ## Measure nexjob beside its peers on SQLite: 30 minutes on a quiet machine (BENCH=-json)
+	go run -C bench . -engine sqlite $(BENCH)
 
 # The race detector also checks every pointer conversion. In SQLite, which is C
 # translated to Go, that doubles the time of its tests and tells us nothing.
