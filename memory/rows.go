@@ -109,7 +109,7 @@ func (t *tables) WriteJobs(_ context.Context, writes []onewriter.JobWrite) error
 			t.setJob(writes[i].Job.ID, nil)
 			continue
 		}
-		t.setJob(writes[i].Job.ID, &writes[i].Job)
+		t.setJob(writes[i].Job.ID, writes[i].Job)
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func (r *rows) remember(writes []onewriter.JobWrite) {
 		r.held = make(map[nexjob.ID]nexjob.Job)
 	}
 	for i := range writes {
-		j := &writes[i].Job
+		j := writes[i].Job
 		switch {
 		case writes[i].Gone:
 			delete(r.held, j.ID)

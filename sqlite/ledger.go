@@ -235,27 +235,31 @@ func (r *rows) WriteKeys(ctx context.Context, put []nexjob.KeyRow, gone []string
 		}
 	}
 	var added []any
+	var changed []*nexjob.KeyRow
 	for i := range put {
 		k := &put[i]
 		r.keys.hold(k.Key, k.Job)
-		var ended any
-		if k.Ended != 0 {
-			ended = int64(k.Ended)
-		}
-		rest := [...]any{
-			k.Job[:], k.Kind, k.Fingerprint[:], k.Operation[:], ended, micros(k.Until), flag(k.Cleared),
-		}
-		if !r.keys.there[k.Key] {
-			r.keys.found(k.Key)
-			added = append(append(added, []byte(k.Key)), rest[:]...)
+		if r.keys.there[k.Key] {
+			changed = append(changed, k)
 			continue
 		}
-		if _, err := r.exec(ctx, "change key", append(rest[:], []byte(k.Key))...); err != nil {
-			return err
+		r.keys.found(k.Key)
+		added = append(added, []byte(k.Key), k.Job[:])
+		if k.Ended != 0 || k.Cleared || !k.Until.IsZero() {
+			changed = append(changed, k)
 		}
 	}
-	if err := r.insert(ctx, "add key", added, 8); err != nil {
+	if err := r.insert(ctx, addKey, nil, added); err != nil {
 		return err
+	}
+	for _, k := range changed {
+		args := []any{k.Job[:], nil, nil, nil, nil, micros(k.Until), flag(k.Cleared), []byte(k.Key)}
+		if k.Ended != 0 { // its job's record is gone
+			args[1], args[2], args[3], args[4] = k.Kind, k.Fingerprint[:], k.Operation[:], int64(k.Ended)
+		}
+		if _, err := r.exec(ctx, "change key", args...); err != nil {
+			return err
+		}
 	}
 	for _, id := range r.keys.left {
 		if _, err := r.exec(ctx, "leave key", id[:]); err != nil {

@@ -153,15 +153,51 @@ func (r *row) names() (key, operation any) {
 	return key, operation
 }
 
-// add is what "add job" writes of a new job, and the row that it makes.
-func (r *row) add(args []any, seq int64, body *body) ([]any, row) {
-	key, operation := r.names()
-	args = append(args,
-		seq, r.id[:], r.state, r.kind, r.queue, r.priority, key, operation, r.fingerprint[:],
-		r.enqueuedAt.arg(), r.dueAt.arg(), r.deadline.arg(), int64(r.timeout), r.maxAttempts, r.flags, r.more,
-		body.args, body.tags, body.meta,
-	)
-	return args, row{
+// shape is what new jobs may have in common, as far as "add job" writes it.
+type shape struct {
+	state                       int64
+	kind, queue                 string
+	priority                    int64
+	operation                   nexjob.ID // zero: the job's own ID
+	enqueuedAt, dueAt, deadline stamp
+	timeout                     time.Duration
+	maxAttempts, flags          int64
+	more, tags, meta            string
+}
+
+func (r *row) shape(b *body) shape {
+	s := shape{
+		state: r.state, kind: r.kind, queue: r.queue, priority: r.priority, enqueuedAt: r.enqueuedAt,
+		dueAt: r.dueAt, deadline: r.deadline, timeout: r.timeout, maxAttempts: r.maxAttempts,
+		flags: r.flags, more: r.more, tags: b.tags, meta: b.meta,
+	}
+	if r.operation != r.id {
+		s.operation = r.operation
+	}
+	return s
+}
+
+// args are the common values of "add job" for rows from seq on.
+func (s *shape) args(seq int64) []any {
+	var operation any
+	if !s.operation.IsZero() {
+		operation = s.operation[:]
+	}
+	return []any{
+		seq, s.state, s.kind, s.queue, s.priority, operation, s.enqueuedAt.arg(), s.dueAt.arg(),
+		s.deadline.arg(), int64(s.timeout), s.maxAttempts, s.flags, s.more, text(s.tags), text(s.meta),
+	}
+}
+
+// own are the values of "add job" that each row has for itself.
+func (r *row) own(b *body) []any {
+	key, _ := r.names()
+	return []any{r.id[:], key, r.fingerprint[:], blob(b.args)}
+}
+
+// made is the row that "add job" makes.
+func (r *row) made() row {
+	return row{
 		id: r.id, state: r.state, kind: r.kind, queue: r.queue, priority: r.priority,
 		key: r.key, operation: r.operation, fingerprint: r.fingerprint,
 		enqueuedAt: r.enqueuedAt, dueAt: r.dueAt, deadline: r.deadline, timeout: r.timeout,
@@ -263,29 +299,33 @@ func (v values) job() (stored, error) {
 // of a job rewrites its row, so a larger one would be written again and again.
 const inlineBody = 512
 
-// body is what an enqueue chose, as columns.
-type body struct{ args, tags, meta any }
+// body is what an enqueue chose, as it is written: tags and meta are JSON, "" for none.
+type body struct {
+	args       []byte
+	tags, meta string
+}
 
-// bodyOf returns the columns of a job's body, and whether it is too large for the row.
+// columns are the columns of a body.
+func (b *body) columns() []any { return []any{blob(b.args), text(b.tags), text(b.meta)} }
+
+// bodyOf returns a job's body, and whether it is too large for the row.
 func bodyOf(j *nexjob.Job) (b body, apart bool, err error) {
-	b.args = blob(j.Args)
-	size := len(j.Args)
+	b.args = j.Args
 	for _, list := range []struct {
 		size int
 		of   any
-		into *any
+		into *string
 	}{{len(j.Tags), j.Tags, &b.tags}, {len(j.Meta), j.Meta, &b.meta}} {
 		if list.size == 0 {
 			continue
 		}
-		text, err := json.Marshal(list.of)
+		encoded, err := json.Marshal(list.of)
 		if err != nil {
 			return body{}, false, fmt.Errorf("body of job %s: %w", j.ID, err)
 		}
-		size += len(text)
-		*list.into = string(text)
+		*list.into = string(encoded)
 	}
-	return b, size > inlineBody, nil
+	return b, len(b.args)+len(b.tags)+len(b.meta) > inlineBody, nil
 }
 
 // tagsAndMeta reads the columns of a body behind its args.

@@ -178,6 +178,14 @@ func blob(b []byte) any {
 	return b
 }
 
+// text is how text is stored that may be none: NULL for none.
+func text(t string) any {
+	if t == "" {
+		return nil
+	}
+	return t
+}
+
 // hexIDs lists IDs for a statement.
 func hexIDs(ids []nexjob.ID) string {
 	return list(ids, func(id nexjob.ID) string { return hex.EncodeToString(id[:]) })

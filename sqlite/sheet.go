@@ -74,19 +74,33 @@ func fill(statement string, parts sheet) (string, error) {
 	return filled, nil
 }
 
-// rowsAtOnce are the numbers of rows that one statement may add, besides a single one,
-// the largest first.
-var rowsAtOnce = [...]int{16, 4, 1}
+// rowsAtOnce are the numbers of rows that one statement may add, the largest first.
+// A statement has its price, and so has each value that is bound: what the rows have in
+// common is bound once.
+var rowsAtOnce = [...]int{64, 16, 4, 1}
+
+// adding is a statement that adds one row, whose first values are those that many rows
+// may have in common. Where the first is a number, "?1 + 0" counts up from row to row.
+type adding struct {
+	name   string
+	common int // values in common
+	own    int // values of each row
+}
+
+var (
+	addJob = adding{name: "add job", common: 15, own: 4}
+	addKey = adding{name: "add key", common: 0, own: 2}
+)
+
+// rows names the statement that adds n rows.
+func (a adding) rows(n int) string {
+	if n == 1 {
+		return a.name
+	}
+	return a.name + manyRows + strconv.Itoa(n)
+}
 
 const manyRows = ", rows "
-
-// manyName names the statement that adds n rows as the named one adds one.
-func manyName(name string, n int) string {
-	if n == 1 {
-		return name
-	}
-	return name + manyRows + strconv.Itoa(n)
-}
 
 // statements returns the sheet with the statements that add several rows at once.
 func statements() (sheet, error) {
@@ -94,12 +108,33 @@ func statements() (sheet, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"add job", "add key"} {
-		text := all[name]
-		row := text[strings.LastIndex(text, "("):]
+	for _, a := range []adding{addJob, addKey} {
 		for _, n := range rowsAtOnce {
-			all[manyName(name, n)] = text + strings.Repeat(", "+row, n-1)
+			all[a.rows(n)] = a.repeat(all[a.name], n)
 		}
 	}
 	return all, nil
+}
+
+// repeat writes the statement for n rows.
+func (a adding) repeat(text string, n int) string {
+	at := strings.LastIndex(text, "(")
+	row := text[at:]
+	numbered := regexp.MustCompile(`\?\d+`)
+	var b strings.Builder
+	b.WriteString(text[:at])
+	for i := range n {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(numbered.ReplaceAllStringFunc(strings.Replace(row, "+ 0", "+ "+strconv.Itoa(i), 1),
+			func(value string) string {
+				number, err := strconv.Atoi(value[1:])
+				if err != nil || number <= a.common {
+					return value
+				}
+				return "?" + strconv.Itoa(number+i*a.own)
+			}))
+	}
+	return b.String()
 }

@@ -34,7 +34,7 @@ func (s *session) Bodies(ctx context.Context, jobs []*nexjob.Job) error {
 // no moment has two active jobs under one key.
 func (r *rows) WriteJobs(ctx context.Context, writes []onewriter.JobWrite) error {
 	changes := make([]change, 0, len(writes))
-	added := 0
+	var added []*nexjob.Job
 	for i := range writes {
 		w := &writes[i]
 		switch {
@@ -49,14 +49,14 @@ func (r *rows) WriteJobs(ctx context.Context, writes []onewriter.JobWrite) error
 			}
 			changes = append(changes, c)
 		default:
-			added++
+			added = append(added, w.Job)
 		}
 	}
 	if err := r.changeJobs(ctx, changes); err != nil {
 		return err
 	}
-	if added > 0 {
-		if err := r.addJobs(ctx, writes, added); err != nil {
+	if len(added) > 0 {
+		if err := r.addJobs(ctx, added); err != nil {
 			return err
 		}
 	}
@@ -75,12 +75,12 @@ func (r *rows) change(w *onewriter.JobWrite) (c change, err error) {
 		return change{}, err
 	}
 	if w.Body {
-		if c.body, at.apart, err = bodyOf(&w.Job); err != nil {
+		if c.body, at.apart, err = bodyOf(w.Job); err != nil {
 			return change{}, err
 		}
 		r.stands(w.Job.ID, at)
 	}
-	c.is, err = rowOf(&w.Job, at.apart)
+	c.is, err = rowOf(w.Job, at.apart)
 	return c, err
 }
 
@@ -112,68 +112,101 @@ func (r *rows) changeJobs(ctx context.Context, changes []change) error {
 	return nil
 }
 
-// addJobs writes the new jobs among writes, n of them, many with one statement.
-func (r *rows) addJobs(ctx context.Context, writes []onewriter.JobWrite, n int) error {
+// group is new jobs of one shape.
+type group struct {
+	shape shape
+	rows  []fresh
+	args  []any // of their own
+}
+
+// fresh is a new job, as it is to be and as it is made.
+type fresh struct {
+	job *nexjob.Job
+	is  row
+}
+
+// addJobs writes new jobs, those of one shape together.
+func (r *rows) addJobs(ctx context.Context, added []*nexjob.Job) error {
+	var groups []*group
+	at := make(map[shape]*group)
+	apart := make(map[nexjob.ID]body)
+	for _, j := range added {
+		r.keys.add(j)
+		b, large, err := bodyOf(j)
+		if err != nil {
+			return err
+		}
+		is, err := rowOf(j, large)
+		if err != nil {
+			return err
+		}
+		if large {
+			apart[j.ID], b = b, body{}
+		}
+		s := is.shape(&b)
+		g := at[s]
+		if g == nil {
+			g = &group{shape: s}
+			at[s] = g
+			groups = append(groups, g)
+		}
+		g.rows = append(g.rows, fresh{job: j, is: is})
+		g.args = append(g.args, is.own(&b)...)
+	}
 	seq, err := r.above(ctx)
 	if err != nil {
 		return err
 	}
-	var args []any
-	var adapt []change // rows that a new job does not have by its insert alone
-	for i := range writes {
-		w := &writes[i]
-		if w.Was != nil || w.Gone {
-			continue
-		}
-		r.keys.add(&w.Job)
-		b, apart, err := bodyOf(&w.Job)
-		if err != nil {
+	for _, g := range groups {
+		if err := r.addGroup(ctx, g, seq, apart); err != nil {
 			return err
 		}
-		is, err := rowOf(&w.Job, apart)
-		if err != nil {
-			return err
-		}
-		if apart {
-			if _, err := r.exec(ctx, "put body", seq, b.args, b.tags, b.meta); err != nil {
-				return err
-			}
-			b = body{}
-		}
-		var made row
-		args, made = is.add(args, seq, &b)
-		if made != is || len(w.Job.Attempts)+len(w.Job.Parents)+len(w.Job.Result) > 0 {
-			adapt = append(adapt, change{write: w, seq: seq, was: made, is: is})
-		}
-		r.stands(w.Job.ID, place{seq: seq, apart: apart})
-		seq++
-	}
-	if err := r.insert(ctx, "add job", args, len(args)/n); err != nil {
-		return err
-	}
-	for i := range adapt {
-		c := &adapt[i]
-		if name, args := c.is.update(c.was, c.seq); name != "" {
-			if _, err := r.exec(ctx, name, args...); err != nil {
-				return err
-			}
-		}
-		if err := r.writeExtras(ctx, &nexjob.Job{}, &c.write.Job); err != nil {
-			return err
-		}
+		seq += int64(len(g.rows))
 	}
 	return nil
 }
 
-// insert runs a statement that adds rows, as many of them at a time as there is a
-// statement for.
-func (r *rows) insert(ctx context.Context, name string, args []any, perRow int) error {
-	for _, at := range rowsAtOnce {
-		for len(args) >= at*perRow {
-			if _, err := r.exec(ctx, manyName(name, at), args[:at*perRow]...); err != nil {
+// addGroup writes new jobs of one shape, from a place on.
+func (r *rows) addGroup(ctx context.Context, g *group, seq int64, apart map[nexjob.ID]body) error {
+	if err := r.insert(ctx, addJob, func(done int) []any { return g.shape.args(seq + int64(done)) }, g.args); err != nil {
+		return err
+	}
+	for i := range g.rows {
+		f := &g.rows[i]
+		b, large := apart[f.job.ID]
+		r.stands(f.job.ID, place{seq: seq, apart: large})
+		if large {
+			if _, err := r.exec(ctx, "put body", append([]any{seq}, b.columns()...)...); err != nil {
 				return err
 			}
-			args = args[at*perRow:]
+		}
+		if name, args := f.is.update(f.is.made(), seq); name != "" {
+			if _, err := r.exec(ctx, name, args...); err != nil {
+				return err
+			}
+		}
+		if err := r.writeExtras(ctx, &nexjob.Job{}, f.job); err != nil {
+			return err
+		}
+		seq++
+	}
+	return nil
+}
+
+// insert adds rows, as many of them at a time as there is a statement for. common
+// returns the values that they have in common, after some are done.
+func (r *rows) insert(ctx context.Context, a adding, common func(done int) []any, own []any) error {
+	done := 0
+	for _, n := range rowsAtOnce {
+		for len(own) >= n*a.own {
+			args := own[:n*a.own]
+			if common != nil {
+				args = append(common(done), args...)
+			}
+			if _, err := r.exec(ctx, a.rows(n), args...); err != nil {
+				return err
+			}
+			own, done = own[n*a.own:], done+n
 		}
 	}
 	return nil
@@ -190,7 +223,7 @@ func (r *rows) changeJob(ctx context.Context, c *change) error {
 			return err
 		}
 	}
-	return r.writeExtras(ctx, c.write.Was, &c.write.Job)
+	return r.writeExtras(ctx, c.write.Was, c.write.Job)
 }
 
 // changeBody writes a body that was chosen anew, in the row or beside it.
@@ -198,7 +231,7 @@ func (r *rows) changeBody(ctx context.Context, c *change) error {
 	inRow := c.body
 	if apart := c.is.flags&flagApart != 0; apart {
 		inRow = body{}
-		if _, err := r.exec(ctx, "put body", c.seq, c.body.args, c.body.tags, c.body.meta); err != nil {
+		if _, err := r.exec(ctx, "put body", append([]any{c.seq}, c.body.columns()...)...); err != nil {
 			return err
 		}
 	} else if c.was.flags&flagApart != 0 {
@@ -206,7 +239,7 @@ func (r *rows) changeBody(ctx context.Context, c *change) error {
 			return err
 		}
 	}
-	_, err := r.exec(ctx, "change body", inRow.args, inRow.tags, inRow.meta, c.seq)
+	_, err := r.exec(ctx, "change body", append(inRow.columns(), c.seq)...)
 	return err
 }
 

@@ -42,9 +42,10 @@ type JobRows interface {
 	WriteJobs(ctx context.Context, writes []JobWrite) error
 }
 
-// JobWrite is one change of a job record.
+// JobWrite is one change of a job record. The records are the unit's own, and change
+// after WriteJobs has returned.
 type JobWrite struct {
-	Job nexjob.Job
+	Job *nexjob.Job
 	Was *nexjob.Job // what the engine returned; nil: a new record
 	// Body: the Args, Tags and Meta of Job are to be written; else they stay as they
 	// are, and Job may not hold them.

@@ -21,6 +21,8 @@ type Unit struct {
 
 	jobs     map[nexjob.ID]*jobSlot
 	keys     map[string]*keySlot
+	noJob    jobSlot // stands for every job that is known not to be stored
+	noKey    keySlot // the like
 	receipts map[nexjob.ID]*ledger
 	ends     map[nexjob.ID]nexjob.State // of settled jobs, not yet weighed for their children
 	loose    map[nexjob.ID]bool         // operations that may have lost their last holder
@@ -92,8 +94,11 @@ func Join(rows Rows, now time.Time) *Unit {
 func (u *Unit) Rings() bool { return u.rang }
 
 // Flush writes what changed. It may be called several times in one transaction.
-func (u *Unit) Flush(ctx context.Context) error {
-	if err := u.flushJobs(ctx); err != nil {
+func (u *Unit) Flush(ctx context.Context) error { return u.flush(ctx, false) }
+
+// flush writes what changed. After the last one nothing needs to know what was written.
+func (u *Unit) flush(ctx context.Context, last bool) error {
+	if err := u.flushJobs(ctx, last); err != nil {
 		return err
 	}
 	if err := u.flushKeys(ctx); err != nil {
@@ -107,7 +112,7 @@ func (u *Unit) Flush(ctx context.Context) error {
 // so that an idle engine has nothing to commit, unless a claim finds that the last
 // write lies so far back that the silence could be taken for a stall.
 func (u *Unit) End(ctx context.Context) (wrote bool, err error) {
-	if err := u.Flush(ctx); err != nil {
+	if err := u.flush(ctx, true); err != nil {
 		return false, err
 	}
 	if !u.wrote && !u.quiet {
@@ -119,33 +124,38 @@ func (u *Unit) End(ctx context.Context) (wrote bool, err error) {
 	return true, nil
 }
 
-func (u *Unit) flushJobs(ctx context.Context) error {
+func (u *Unit) flushJobs(ctx context.Context, last bool) error {
 	dirty := 0
 	for _, s := range u.jobs {
 		if s.dirty {
 			dirty++
 		}
 	}
-	writes := make([]JobWrite, 0, dirty) // records are large
+	writes := make([]JobWrite, 0, dirty)
 	for _, s := range u.jobs {
 		if !s.dirty || !s.there && s.was == nil {
 			continue
 		}
-		writes = append(writes, JobWrite{Job: s.job, Was: s.was, Body: s.body, Gone: !s.there})
+		writes = append(writes, JobWrite{Job: &s.job, Was: s.was, Body: s.body, Gone: !s.there})
 		s.dirty, s.body = false, false
-		if s.there {
-			was := s.job
-			s.was = &was
-		} else {
-			s.was = nil
-		}
 	}
 	if len(writes) == 0 {
 		return nil
 	}
 	u.wrote = true
 	slices.SortFunc(writes, func(a, b JobWrite) int { return a.Job.ID.Compare(b.Job.ID) })
-	return u.rows.WriteJobs(ctx, writes)
+	if err := u.rows.WriteJobs(ctx, writes); err != nil || last {
+		return err
+	}
+	for i := range writes {
+		s := u.jobs[writes[i].Job.ID]
+		s.was = nil
+		if s.there {
+			was := s.job
+			s.was = &was
+		}
+	}
+	return nil
 }
 
 func (u *Unit) flushKeys(ctx context.Context) error {
@@ -199,10 +209,13 @@ func (u *Unit) flushReceipts(ctx context.Context) error {
 
 // load brings the records of jobs into the unit.
 func (u *Unit) load(ctx context.Context, ids []nexjob.ID) error {
+	if len(u.jobs) == 0 {
+		u.jobs = make(map[nexjob.ID]*jobSlot, len(ids))
+	}
 	var missing []nexjob.ID
 	for _, id := range ids {
 		if _, known := u.jobs[id]; !known && !id.IsZero() {
-			u.jobs[id] = &jobSlot{}
+			u.jobs[id] = &u.noJob
 			missing = append(missing, id)
 		}
 	}
@@ -261,10 +274,13 @@ func (u *Unit) remove(j *nexjob.Job) {
 }
 
 func (u *Unit) loadKeys(ctx context.Context, keys []string) error {
+	if len(u.keys) == 0 {
+		u.keys = make(map[string]*keySlot, len(keys))
+	}
 	var missing []string
 	for _, key := range keys {
 		if _, known := u.keys[key]; !known && key != "" {
-			u.keys[key] = &keySlot{row: nexjob.KeyRow{Key: key}}
+			u.keys[key] = &u.noKey
 			missing = append(missing, key)
 		}
 	}

@@ -105,16 +105,17 @@ CREATE TABLE nexjob_parents (
 
 CREATE INDEX nexjob_parents_parent ON nexjob_parents (parent, child);
 
--- One row per idempotency key: its last job.
+-- One row per idempotency key: its last job. While that job is stored, the key's kind,
+-- fingerprint and operation are the job's, and are not written twice.
 CREATE TABLE nexjob_keys (
   key          BLOB    PRIMARY KEY,
   job          BLOB    NOT NULL,
-  kind         TEXT    NOT NULL,
-  fingerprint  BLOB    NOT NULL,
-  operation    BLOB    NOT NULL,
+  kind         TEXT,
+  fingerprint  BLOB,
+  operation    BLOB,
   ended        INTEGER,             -- the state it ended in, once its record is gone
   until        INTEGER,
-  cleared      INTEGER NOT NULL
+  cleared      INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX nexjob_keys_until ON nexjob_keys (until) WHERE until IS NOT NULL;

@@ -98,12 +98,12 @@ CREATE TABLE nexjob_jobs (
 CREATE TABLE nexjob_keys (
   key          BLOB    PRIMARY KEY,
   job          BLOB    NOT NULL,
-  kind         TEXT    NOT NULL,
-  fingerprint  BLOB    NOT NULL,
-  operation    BLOB    NOT NULL,
+  kind         TEXT,
+  fingerprint  BLOB,
+  operation    BLOB,
   ended        INTEGER,             -- the state it ended in, once its record is gone
   until        INTEGER,
-  cleared      INTEGER NOT NULL
+  cleared      INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE nexjob_meta (
