@@ -70,27 +70,36 @@ func (r *rows) writeBulk(ctx context.Context, changes []change) (rest []*change,
 			continue
 		}
 		if _, err := r.exec(ctx, "lease jobs", first, as.worker, as.startedAt.arg(), as.until.arg(), as.leaseNs,
-			places(group)); err != nil {
+			places(seqs(group))); err != nil {
 			return nil, err
 		}
 	}
 	for at, group := range ends {
-		if _, err := r.exec(ctx, "end jobs well", at.arg(), places(group)); err != nil {
+		if _, err := r.exec(ctx, "end jobs well", at.arg(), places(seqs(group))); err != nil {
 			return nil, err
 		}
 	}
 	return rest, nil
 }
 
-// places lists where jobs stand, for a statement.
-func places(changes []*change) string {
-	text := make([]byte, 0, 12*len(changes))
-	text = append(text, '[')
+// seqs are the places of jobs.
+func seqs(changes []*change) []int64 {
+	at := make([]int64, len(changes))
 	for i, c := range changes {
+		at[i] = c.seq
+	}
+	return at
+}
+
+// places lists places for a statement.
+func places(at []int64) string {
+	text := make([]byte, 0, 12*len(at))
+	text = append(text, '[')
+	for i, seq := range at {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		text = strconv.AppendInt(text, c.seq, 10)
+		text = strconv.AppendInt(text, seq, 10)
 	}
 	return string(append(text, ']'))
 }

@@ -1,7 +1,9 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/nexjob/nexjob"
@@ -56,13 +58,40 @@ func (r *rows) Due(
 		if len(found) >= n {
 			break
 		}
-		lane, err := r.jobs(ctx, "jobs due", served, queue, priority, now.UnixMicro(), n-len(found))
+		lane, err := r.lane(ctx, now, queue, priority, kinds, n-len(found))
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, lane...)
 	}
 	return found, nil
+}
+
+// lane returns claimable jobs of one queue and priority in order. Those of several
+// kinds are put in order before their rows are read, for whole rows are dear to sort.
+func (r *rows) lane(
+	ctx context.Context, now time.Time, queue string, priority int64, kinds []string, n int,
+) ([]nexjob.Job, error) {
+	if len(kinds) == 1 {
+		return r.jobs(ctx, "jobs due", queue, priority, kinds[0], now.UnixMicro(), n)
+	}
+	served, err := names(kinds)
+	if err != nil {
+		return nil, err
+	}
+	var at []int64
+	err = r.each(ctx, "places due", func(v values) error {
+		at = append(at, v.int64(0))
+		return nil
+	}, served, queue, priority, now.UnixMicro(), n)
+	if err != nil || len(at) == 0 {
+		return nil, err
+	}
+	found, err := r.jobs(ctx, "jobs at", places(at))
+	slices.SortFunc(found, func(a, b nexjob.Job) int {
+		return cmp.Or(a.DueAt.Compare(b.DueAt), a.ID.Compare(b.ID))
+	})
+	return found, err
 }
 
 // Leased returns jobs whose lease has ended.
@@ -77,6 +106,9 @@ func (r *rows) Select(ctx context.Context, now time.Time, q nexjob.Query, n int)
 
 // Children returns the jobs that wait for parents.
 func (r *rows) Children(ctx context.Context, parents []nexjob.ID) ([]nexjob.Job, error) {
+	if is, err := r.anyChild(ctx); err != nil || !is {
+		return nil, err
+	}
 	return r.jobs(ctx, "children", hexIDs(parents))
 }
 

@@ -24,6 +24,9 @@ type known struct {
 	pulse  rules.Pulse
 
 	held map[nexjob.ID]nexjob.Job // Processing, as they were written
+
+	looked bool
+	family bool // a job may have parents
 }
 
 // manyKnown bounds what is remembered of single jobs.
@@ -90,6 +93,20 @@ func (r *rows) above(ctx context.Context) (int64, error) {
 	return r.seq + 1, err
 }
 
+// anyChild reports whether a job may have parents. Where none has, an end need not look
+// for children.
+func (r *rows) anyChild(ctx context.Context) (bool, error) {
+	if r.looked && r.keeps {
+		return r.family, nil
+	}
+	err := r.each(ctx, "first child", func(v values) error {
+		r.family = v[0] != nil
+		return nil
+	})
+	r.looked = err == nil
+	return r.family, err
+}
+
 // remember takes note of what was written.
 func (r *rows) remember(writes []onewriter.JobWrite) {
 	if !r.keeps {
@@ -110,6 +127,7 @@ func (r *rows) remember(writes []onewriter.JobWrite) {
 				r.newest = j.ID
 			}
 		}
+		r.family = r.family || len(j.Parents) > 0
 		if j.State == nexjob.Processing {
 			r.held[j.ID] = *j
 		} else {

@@ -79,17 +79,17 @@ func fill(statement string, parts sheet) (string, error) {
 // common is bound once.
 var rowsAtOnce = [...]int{64, 16, 4, 1}
 
-// adding is a statement that adds one row, whose first values are those that many rows
-// may have in common. Where the first is a number, "?1 + 0" counts up from row to row.
+// adding is a statement that adds one row. Values with a number are common to all rows,
+// the others each row's own; "?1 + 0" counts up from row to row. Few have a number, for
+// SQLite keeps those in a list that it walks at every binding.
 type adding struct {
-	name   string
-	common int // values in common
-	own    int // values of each row
+	name string
+	own  int // values of each row
 }
 
 var (
-	addJob = adding{name: "add job", common: 15, own: 4}
-	addKey = adding{name: "add key", common: 0, own: 2}
+	addJob = adding{name: "add job", own: 4}
+	addKey = adding{name: "add key", own: 2}
 )
 
 // rows names the statement that adds n rows.
@@ -120,21 +120,13 @@ func statements() (sheet, error) {
 func (a adding) repeat(text string, n int) string {
 	at := strings.LastIndex(text, "(")
 	row := text[at:]
-	numbered := regexp.MustCompile(`\?\d+`)
 	var b strings.Builder
 	b.WriteString(text[:at])
 	for i := range n {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(numbered.ReplaceAllStringFunc(strings.Replace(row, "+ 0", "+ "+strconv.Itoa(i), 1),
-			func(value string) string {
-				number, err := strconv.Atoi(value[1:])
-				if err != nil || number <= a.common {
-					return value
-				}
-				return "?" + strconv.Itoa(number+i*a.own)
-			}))
+		b.WriteString(strings.Replace(row, "+ 0", "+ "+strconv.Itoa(i), 1))
 	}
 	return b.String()
 }

@@ -1,14 +1,18 @@
 package sqlite_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/sqlite"
+	"github.com/nexjob/nexjob/worker"
 )
 
 // cpu reports the process's own time per job beside the benchmark's.
@@ -103,6 +107,38 @@ func BenchmarkBatch(b *testing.B) {
 		if _, err := s.Enqueue(b.Context(), time.Now(), jobs); err != nil {
 			b.Fatal(err)
 		}
+	}
+	report()
+}
+
+// BenchmarkEndToEnd works jobs that do nothing through the real worker.
+func BenchmarkEndToEnd(b *testing.B) {
+	s := open(b, file(b), sqlite.Options{})
+	kind := nexjob.KindOf[struct{}]("nothing", nexjob.Defaults{})
+	client := nexjob.NewClient(s, nexjob.ClientOptions{})
+	for done := 0; done < b.N; done += 1000 {
+		jobs := make([]nexjob.NewJob, min(1000, b.N-done))
+		for i := range jobs {
+			jobs[i] = kind.New(struct{}{}, nexjob.Options{IdempotencyKey: fmt.Sprintf("nothing-%d", done+i)})
+		}
+		if _, err := client.EnqueueMany(b.Context(), jobs); err != nil {
+			b.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(b.Context())
+	defer stop()
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	w := worker.New(s, worker.Options{Slots: 100, Logger: slog.New(slog.DiscardHandler)})
+	worker.Handle(w, kind, func(context.Context, *worker.Run, struct{}) error {
+		if left.Add(-1) == 0 {
+			stop()
+		}
+		return nil
+	})
+	report := cpu(b)
+	if err := w.Run(ctx); err != nil {
+		b.Fatal(err)
 	}
 	report()
 }

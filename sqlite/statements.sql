@@ -15,14 +15,24 @@ j.seq, j.id, j.state, j.kind, j.queue, j.priority, j.key, j.operation, j.fingerp
 SELECT {job} FROM json_each(?) e CROSS JOIN nexjob_jobs j ON j.id = unhex(e.value)
 
 -- name: jobs due
+-- One queue, priority and kind, in the order of the index.
+SELECT {job} FROM nexjob_jobs j INDEXED BY nexjob_jobs_due
+WHERE j.queue = ? AND j.priority = ? AND j.kind = ?
+  AND j.due_at IS NOT NULL AND j.state IN (1, 4) AND j.due_at <= ?
+ORDER BY j.due_at, j.id LIMIT ?
+
+-- name: places due
 -- One queue and priority: the first few of each kind, then the first of them all.
-SELECT {job} FROM json_each(?1) k
+SELECT j.seq FROM json_each(?1) k
   CROSS JOIN nexjob_jobs j ON j.seq IN (
     SELECT d.seq FROM nexjob_jobs d INDEXED BY nexjob_jobs_due
     WHERE d.queue = ?2 AND d.priority = ?3 AND d.kind = k.value
       AND d.due_at IS NOT NULL AND d.state IN (1, 4) AND d.due_at <= ?4
     ORDER BY d.due_at, d.id LIMIT ?5)
 ORDER BY j.due_at, j.id LIMIT ?5
+
+-- name: jobs at
+SELECT {job} FROM json_each(?) e CROSS JOIN nexjob_jobs j ON j.seq = e.value
 
 -- name: lanes due
 -- The priorities of a queue that have a due job of the kinds.
@@ -45,6 +55,10 @@ SELECT
 -- name: jobs leased
 SELECT {job} FROM nexjob_jobs j INDEXED BY nexjob_jobs_lease
 WHERE j.lease_until <= ? ORDER BY j.lease_until, j.id LIMIT ?
+
+-- name: first child
+-- NULL where no job has parents.
+SELECT min(child) FROM nexjob_parents
 
 -- name: children
 SELECT {job} FROM nexjob_jobs j
@@ -102,7 +116,7 @@ SELECT {receipt} FROM nexjob_receipts r
 -- the last four go in together: see sheet.go.
 INSERT INTO nexjob_jobs (seq, state, kind, queue, priority, operation, enqueued_at, due_at,
   deadline, timeout_ns, max_attempts, flags, more, tags, meta, id, key, fingerprint, args)
-VALUES (?1 + 0, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
+VALUES (?1 + 0, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?, ?, ?, ?)
 
 -- name: put body
 INSERT INTO nexjob_bodies (seq, args, tags, meta) VALUES (?, ?, ?, ?)
@@ -195,7 +209,7 @@ ORDER BY k.until, k.key LIMIT ?
 
 -- name: add key
 -- Of a job that is stored and has not ended.
-INSERT INTO nexjob_keys (key, job) VALUES (?1, ?2)
+INSERT INTO nexjob_keys (key, job) VALUES (?, ?)
 
 -- name: change key
 UPDATE nexjob_keys SET job = ?, kind = ?, fingerprint = ?, operation = ?, ended = ?, until = ?, cleared = ?
