@@ -1,4 +1,4 @@
-package demo
+package orders
 
 import (
 	"errors"
@@ -14,8 +14,8 @@ import (
 const okLine = `{"order_id":1,"cents":100,"currency":"EUR"}`
 
 func TestShippedOrders(t *testing.T) {
-	lines, name, err := openInput("", nil)
-	if err != nil || name != shippedName {
+	lines, name, err := Open("", nil)
+	if err != nil || name != Shipped {
 		t.Fatalf("%v, %q", err, name)
 	}
 	if n := len(orderIDs(lines)); n != 10 {
@@ -38,7 +38,7 @@ func TestReadInput(t *testing.T) {
 	text := "\uFEFF" + okLine + "\r\n\n" + okLine + "\n" +
 		` {"currency":"USD","order_id":2,"cents":99999999} ` + "\n" +
 		`{"order_id":1,"cents":100,"currency":"EUR","after_success":true}`
-	got, err := readInput("in", strings.NewReader(text))
+	got, err := read("in", strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestBadInputNamesItsPlace(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			lines, err := readInput("in", strings.NewReader(tt.text))
+			lines, err := read("in", strings.NewReader(tt.text))
 			var input *InputError
 			if !errors.As(err, &input) || !strings.HasPrefix(err.Error(), tt.want) || lines != nil {
 				t.Errorf("got %v, %v, want %q", lines, err, tt.want)
@@ -99,14 +99,14 @@ func TestOpenInput(t *testing.T) {
 	if err := os.WriteFile(file, []byte(okLine), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if lines, name, err := openInput(file, nil); err != nil || len(lines) != 1 || name != file {
+	if lines, name, err := Open(file, nil); err != nil || len(lines) != 1 || name != file {
 		t.Errorf("file: %v, %q, %v", lines, name, err)
 	}
-	if lines, name, err := openInput("-", strings.NewReader(okLine)); err != nil || len(lines) != 1 || name != "stdin" {
+	if lines, name, err := Open("-", strings.NewReader(okLine)); err != nil || len(lines) != 1 || name != "stdin" {
 		t.Errorf("standard input: %v, %q, %v", lines, name, err)
 	}
 	for _, name := range []string{filepath.Join(dir, "none.jsonl"), dir} {
-		_, _, err := openInput(name, nil)
+		_, _, err := Open(name, nil)
 		var input *InputError
 		if !errors.As(err, &input) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
@@ -115,7 +115,7 @@ func TestOpenInput(t *testing.T) {
 }
 
 func TestSelectOrders(t *testing.T) {
-	shipped, _, err := openInput("", nil)
+	shipped, _, err := Open("", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestSelectOrders(t *testing.T) {
 	for _, line := range many {
 		text.WriteString(asJSON(t, line) + "\n")
 	}
-	again, err := readInput("made up", strings.NewReader(text.String()))
+	again, err := read("made up", strings.NewReader(text.String()))
 	if err != nil {
 		t.Errorf("orders that were made up are no valid input: %v", err)
 	}
