@@ -109,7 +109,7 @@ func TestDemo(t *testing.T) {
 		if g, w := mustJSON(t, got), mustJSON(t, want); g != w {
 			t.Errorf("got  %s\nwant %s", g, w)
 		}
-		for _, part := range []string{"seed 4711: 10 orders from orders.jsonl", "killed worker-1.1", "after the provider applied it"} {
+		for _, part := range []string{"seed 4711: 10 orders from orders.jsonl", "killed worker-1.1", "after it was applied"} {
 			if !strings.Contains(r.stderr, part) {
 				t.Errorf("progress has no %q:\n%s", part, r.stderr)
 			}

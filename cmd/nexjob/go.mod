@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/nexjob/nexjob => ../..
 
 require (
+	github.com/emersion/go-smtp v0.25.1
 	github.com/google/go-cmp v0.7.0
 	github.com/nexjob/nexjob v0.0.0-00010101000000-000000000000
 	github.com/spf13/cobra v1.10.2
@@ -12,6 +13,7 @@ require (
 
 require (
 	github.com/dustin/go-humanize v1.1.0 // indirect
+	github.com/emersion/go-sasl v0.0.0-20241020182733-b788ff22d5a6 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect

@@ -71,7 +71,7 @@ func newStage(ctx context.Context, o *Options, dir string, lines []Line, p *prog
 			"--crash-limit", strconv.Itoa(o.Kills+nexjob.DefaultCrashLimit))
 	})
 	s.kills = &kills{kill: s.crew.kill, killed: s.killed, planned: planKills(lines, o.Kills, o.Seed)}
-	s.provider = outside.NewProvider(s.gate, thinking(o.Seed))
+	s.provider = outside.NewProvider(outside.Conditions{Gate: s.gate, Think: thinking(o.Seed)})
 	mux := http.NewServeMux()
 	mux.Handle("/v1/", s.provider.Handler())
 	mux.HandleFunc("POST "+commitPath, s.committed)

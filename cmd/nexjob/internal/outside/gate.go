@@ -2,6 +2,16 @@ package outside
 
 import "context"
 
+// Service is one of the services.
+type Service string
+
+// The services.
+const (
+	PaymentService Service = "payment"
+	MailService    Service = "mail"
+	WebhookService Service = "webhook"
+)
+
 // Moment is a dangerous point of a call: its caller may die there.
 type Moment uint8
 
@@ -14,24 +24,28 @@ const (
 // String says the moment as progress lines do.
 func (m Moment) String() string {
 	if m == AfterApply {
-		return "after the provider applied it, before it answered"
+		return "after it was applied, before it was answered"
 	}
-	return "before the provider applied it"
+	return "before it was applied"
 }
 
 // Call is one request to a service, and whose it is.
 type Call struct {
-	OrderID int64
+	Service Service
+	Item    string // what it is about: the order's number, the customer's address, the event
 	Caller  string // what the request says of its sender, in HeaderCaller
 }
 
-// HeaderCaller is the header by which a caller says who it is. A real service would
-// not know it; these pass it to the gate and decide nothing by it.
+// HeaderCaller is the header by which a caller says who it is, of an HTTP request
+// and of a mail alike. A real service would not know it; these pass it to the gate,
+// decide nothing by it and keep it in no record.
 const HeaderCaller = "Demo-Caller"
 
 // Gate is passed by every call at both moments, the repeated ones too. It answers
 // true when the caller died there: the service then neither goes on nor answers.
-// The context ends when the caller's connection does.
+// It may hold a call for as long as it likes. The context ends when the caller's
+// connection does, or the service's.
+//
+// A call that is refused for its form or its key never comes to the gate, and one
+// whose trouble comes before it is applied passes the first moment only.
 type Gate func(ctx context.Context, at Moment, call Call) (died bool)
-
-func open(context.Context, Moment, Call) bool { return false }

@@ -22,7 +22,7 @@ const order42 = `{"order_id":42,"cents":1999,"currency":"EUR"}`
 // serve starts a provider for one test.
 func serve(t *testing.T, gate outside.Gate) (*outside.Provider, string) {
 	t.Helper()
-	p := outside.NewProvider(gate, nil)
+	p := outside.NewProvider(outside.Conditions{Gate: gate})
 	server := httptest.NewServer(p.Handler())
 	t.Cleanup(server.Close)
 	return p, server.URL
@@ -190,7 +190,7 @@ func TestACallerThatDies(t *testing.T) {
 			if n := len(p.Payments()); n != 1 {
 				t.Errorf("%d payments in the end, want 1", n)
 			}
-			if calls[0] != (outside.Call{OrderID: 42, Caller: "test"}) {
+			if calls[0] != (outside.Call{Service: outside.PaymentService, Item: "42", Caller: "test"}) {
 				t.Errorf("the gate was passed by %+v", calls[0])
 			}
 		})

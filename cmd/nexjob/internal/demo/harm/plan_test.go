@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -63,7 +64,10 @@ func TestPlanKills(t *testing.T) {
 func callOf(t *testing.T, order int64, worker string) outside.Call {
 	t.Helper()
 	lease := nexjob.Lease{Job: nexjob.NewID(), Fence: 7}
-	return outside.Call{OrderID: order, Caller: asJSON(t, caller{Worker: worker, Lease: lease})}
+	return outside.Call{
+		Service: outside.PaymentService, Item: strconv.FormatInt(order, 10),
+		Caller: asJSON(t, caller{Worker: worker, Lease: lease}),
+	}
 }
 
 func TestAKillHappensAtItsMomentAndOnce(t *testing.T) {
@@ -118,7 +122,7 @@ func TestAKillThatMissedStaysPlanned(t *testing.T) {
 	}{
 		{"the caller had hung up", ended, true, callOf(t, 2, "w"), true},
 		{"the worker was dead already", t.Context(), false, callOf(t, 2, "w"), true},
-		{"the caller does not say who it is", t.Context(), true, outside.Call{OrderID: 2, Caller: "curl"}, false},
+		{"the caller does not say who it is", t.Context(), true, outside.Call{Item: "2", Caller: "curl"}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
