@@ -60,7 +60,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newDemo(), newDemoWorker(), newVersion())
+	root.AddCommand(newDemo(), newDemoWorker(), newDemoFront(), newVersion())
 	return root
 }
 

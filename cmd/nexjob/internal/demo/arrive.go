@@ -1,73 +1,64 @@
 package demo
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"os/exec"
 	"slices"
 	"sync"
 
 	"github.com/nexjob/nexjob"
-	"github.com/nexjob/nexjob/cmd/nexjob/internal/outside"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/cast"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/orders"
 )
 
-// senders is how many goroutines take the first sendings of all orders to the
-// storage at once. One of them sends its share as one batch.
-const senders = 4
+// tellers is how many take the first arrivals of all orders to the storage at once: the
+// first sends its share as one batch, the last is a process of its own.
+const tellers = 5
 
-// Answered is one enqueue and what became of it.
-type Answered struct {
-	OrderID int64
-	Answer  nexjob.Answer
-	Err     error
-}
-
-// enqueuer tells the storage of orders, as often as the input says, and remembers
-// every answer. What follows an end is decided by the witness, who sees it.
-type enqueuer struct {
+// arrivals tells the storage of orders, as often as the input says, and remembers every
+// answer. What follows an end is decided by the witness, who sees it.
+type arrivals struct {
 	client *nexjob.Client
+	front  func(ctx context.Context) *exec.Cmd // a process that is cast.Front
 
 	mu      sync.Mutex
 	asking  int // enqueues that are not answered yet
-	answers []Answered
+	answers []cast.Answered
 }
 
-// job is the job of one order. Its key is the order's, so every repeat while it is
-// active is answered with it. After its success a repeat is a new operation: the
-// policy allows it, and the handler looks whether the order is paid.
-func (l Line) job() nexjob.NewJob {
-	args := outside.Charge{OrderID: l.OrderID, Cents: l.Cents, Currency: l.Currency}
-	return ChargeCard.New(args, nexjob.Options{
-		IdempotencyKey:  paymentKey(l.OrderID),
-		DuplicatePolicy: nexjob.AllowAfterFailed,
-		StrictArgs:      true,
-	})
-}
-
-// sendFirst sends the lines that do not wait for a success, in an order drawn from
-// the seed, from several goroutines at once.
-func (e *enqueuer) sendFirst(ctx context.Context, lines []Line, seed uint64) error {
-	first := slices.DeleteFunc(slices.Clone(lines), func(l Line) bool { return l.AfterSuccess })
-	newRandom(seed, streamEnqueue).Shuffle(len(first), func(i, j int) { first[i], first[j] = first[j], first[i] })
-	shares := make([][]Line, senders)
-	for i, line := range first {
-		shares[i%senders] = append(shares[i%senders], line)
+// first sends the lines that do not wait for a success, in an order drawn from the seed,
+// from several goroutines and a process at once.
+func (a *arrivals) first(ctx context.Context, lines []orders.Line, seed uint64) error {
+	lines = slices.DeleteFunc(slices.Clone(lines), func(l orders.Line) bool { return l.AfterSuccess })
+	newRandom(seed, streamArrive).Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+	shares := make([][]orders.Line, tellers)
+	for i, line := range lines {
+		shares[i%tellers] = append(shares[i%tellers], line)
 	}
-	var sending sync.WaitGroup
-	faults := make([]error, senders)
+	var telling sync.WaitGroup
+	faults := make([]error, tellers)
 	for i, share := range shares {
-		sending.Go(func() {
-			if i == 0 {
-				faults[i] = e.sendBatch(ctx, share)
-				return
-			}
-			for _, line := range share {
-				if faults[i] = e.send(ctx, line); faults[i] != nil {
-					return
+		name := fmt.Sprintf("front-%d", i+1)
+		telling.Go(func() {
+			switch i {
+			case 0:
+				faults[i] = a.tell(func() ([]cast.Answered, error) { return cast.TellAll(ctx, a.client, name, share) })
+			case tellers - 1:
+				faults[i] = a.tell(func() ([]cast.Answered, error) { return a.process(ctx, share) })
+			default:
+				for _, line := range share {
+					if faults[i] = a.send(ctx, name, line); faults[i] != nil {
+						return
+					}
 				}
 			}
 		})
 	}
-	sending.Wait()
+	telling.Wait()
 	for _, fault := range faults {
 		if fault != nil {
 			return fault
@@ -76,62 +67,65 @@ func (e *enqueuer) sendFirst(ctx context.Context, lines []Line, seed uint64) err
 	return nil
 }
 
-// send enqueues one line. A refusal is remembered for the audit; an error of the
-// storage ends the run.
-func (e *enqueuer) send(ctx context.Context, line Line) error {
-	e.ask()
-	answer, err := e.client.Enqueue(ctx, line.job())
+// send tells of one line. A refusal is remembered for the audit; an error of the storage
+// ends the run.
+func (a *arrivals) send(ctx context.Context, from string, line orders.Line) error {
+	return a.tell(func() ([]cast.Answered, error) { return cast.Tell(ctx, a.client, from, line) })
+}
+
+// process has another process tell of lines.
+func (a *arrivals) process(ctx context.Context, lines []orders.Line) ([]cast.Answered, error) {
+	var in, words bytes.Buffer
+	for _, line := range lines {
+		text, err := json.Marshal(line)
+		if err != nil {
+			return nil, fmt.Errorf("demo: encode an order: %w", err)
+		}
+		in.Write(append(text, '\n'))
+	}
+	cmd := a.front(ctx)
+	cmd.Stdin, cmd.Stderr = &in, &words
+	out, err := cmd.Output()
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	e.answer(Answered{OrderID: line.OrderID, Answer: answer, Err: err})
-	return nil
-}
-
-func (e *enqueuer) sendBatch(ctx context.Context, lines []Line) error {
-	if len(lines) == 0 {
-		return nil
-	}
-	jobs := make([]nexjob.NewJob, len(lines))
-	for i, line := range lines {
-		jobs[i] = line.job()
-	}
-	e.ask()
-	answers, err := e.client.EnqueueMany(ctx, jobs)
 	if err != nil {
-		return fmt.Errorf("demo: enqueue: %w", err)
+		return nil, fmt.Errorf("demo: the second shop front: %w\nits last words:\n%s", err, &words)
 	}
-	answered := make([]Answered, len(lines))
-	for i, answer := range answers {
-		answered[i] = Answered{OrderID: lines[i].OrderID, Answer: answer, Err: answer.Err}
+	var answers []cast.Answered
+	for scanner := bufio.NewScanner(bytes.NewReader(out)); scanner.Scan(); {
+		var answer cast.Answered
+		if err := json.Unmarshal(scanner.Bytes(), &answer); err != nil {
+			return nil, fmt.Errorf("demo: read an answer of the second shop front: %w", err)
+		}
+		answers = append(answers, answer)
 	}
-	e.answer(answered...)
-	return nil
+	return answers, nil
 }
 
-func (e *enqueuer) ask() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.asking++
-}
-
-func (e *enqueuer) answer(answered ...Answered) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.asking--
-	e.answers = append(e.answers, answered...)
+// tell counts enqueues as asked until their answers are there.
+func (a *arrivals) tell(enqueue func() ([]cast.Answered, error)) error {
+	a.mu.Lock()
+	a.asking++
+	a.mu.Unlock()
+	answers, err := enqueue()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asking--
+	a.answers = append(a.answers, answers...)
+	return err
 }
 
 // idle reports whether every enqueue has its answer.
-func (e *enqueuer) idle() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.asking == 0
+func (a *arrivals) idle() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asking == 0
 }
 
 // list returns the answers from the given one on.
-func (e *enqueuer) list(from int) []Answered {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Clone(e.answers[from:])
+func (a *arrivals) list(from int) []cast.Answered {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.answers[from:])
 }

@@ -1,4 +1,4 @@
-package demo
+package audit
 
 import (
 	"encoding/json"
@@ -12,26 +12,41 @@ type Report struct {
 	OK bool `json:"ok"`
 
 	Orders     int `json:"orders"`     // different ones
-	Enqueues   int `json:"enqueues"`   // of all of them, repeats included
-	Duplicates int `json:"duplicates"` // enqueues of an order that had been enqueued before
+	Customers  int `json:"customers"`  // different ones
+	Enqueues   int `json:"enqueues"`   // of charges, mails and late webhooks by those who tell of orders
+	Duplicates int `json:"duplicates"` // enqueues of a key that had been enqueued before
 	Existing   int `json:"existing"`   // duplicates that were answered with the active job
-	Jobs       int `json:"jobs"`       // created: one per order, and one per repeat after its success
+	Rejected   int `json:"rejected"`   // duplicates of a welcome mail, after it was sent
+	Jobs       int `json:"jobs"`       // created: one per key, and one per repeat after its success
 
-	Processes     int `json:"processes"`       // worker processes started
-	Kills         int `json:"kills"`           // worker processes killed
-	KillsInCharge int `json:"kills_in_charge"` // of them while they waited for the provider
+	Processes      int  `json:"processes"` // worker processes started
+	Kills          int  `json:"kills"`     // worker processes killed
+	KillsInCharge  int  `json:"kills_in_charge"`
+	KillsInMail    int  `json:"kills_in_mail"`
+	KillsInWebhook int  `json:"kills_in_webhook"`
+	KillsAnywhere  int  `json:"kills_anywhere"` // not aimed
+	Freezes        int  `json:"freezes"`        // worker processes frozen past their lease, thawed and refused
+	FreezesLeftOut bool `json:"freezes_left_out,omitempty"`
+
+	FreezesInEffect int `json:"freezes_in_effect"` // of them inside a charge, mail or webhook
 
 	Charges         int `json:"charges"` // that the provider applied
 	DoubleCharges   int `json:"double_charges"`
 	MissingCharges  int `json:"missing_charges"`
-	ReplayedAnswers int `json:"replayed_answers"` // requests that the provider recognised as repeats
+	Emails          int `json:"emails"` // that the mailbox took
+	DoubleEmails    int `json:"double_emails"`
+	MissingEmails   int `json:"missing_emails"`
+	Webhooks        int `json:"webhooks"` // deliveries that the receiver took as new
+	DoubleWebhooks  int `json:"double_webhooks"`
+	MissingWebhooks int `json:"missing_webhooks"`
+	ReplayedAnswers int `json:"replayed_answers"` // requests that a service recognised as repeats
 
 	Invoices        int `json:"invoices"` // rows
 	DoubleInvoices  int `json:"double_invoices"`
 	MissingInvoices int `json:"missing_invoices"`
-	TornCommits     int `json:"torn_commits"` // invoice and success not seen together
+	TornCommits     int `json:"torn_commits"` // rows and success not seen together
 
-	Uncertain           int `json:"uncertain"` // jobs that wait for a person
+	Uncertain           int `json:"uncertain"` // jobs whose effect is neither known nor ruled out
 	Lost                int `json:"lost"`      // accepted jobs that are gone or have not ended
 	StaleWritesRefused  int `json:"stale_writes_refused"`
 	StaleWritesAccepted int `json:"stale_writes_accepted"`
@@ -66,12 +81,20 @@ func (r *Report) WriteTable(out io.Writer) error {
 	row := func(what string, n int, note string, args ...any) {
 		fmt.Fprintf(table, "%s\t%d\t\t%s\n", what, n, fmt.Sprintf(note, args...))
 	}
-	row("orders", r.Orders, "enqueued %d times from %s", r.Enqueues, r.Input)
-	row("duplicates", r.Duplicates, "%d answered with the active job, %d came after its success",
-		r.Existing, r.Duplicates-r.Existing)
-	row("kills", r.Kills, "worker processes killed, %d of them inside a charge", r.KillsInCharge)
-	row("charges", r.Charges, "by the provider's record: %d double, %d missing; it recognised %d repeats",
-		r.DoubleCharges, r.MissingCharges, r.ReplayedAnswers)
+	row("orders", r.Orders, "of %d customers, from %s; enqueued %d times", r.Customers, r.Input, r.Enqueues)
+	row("duplicates", r.Duplicates, "%d answered with the active job, %d rejected, %d a new operation after success",
+		r.Existing, r.Rejected, r.Duplicates-r.Existing-r.Rejected)
+	row("kills", r.Kills, "worker processes: %d inside a charge, %d a mail, %d a webhook, %d anywhere",
+		r.KillsInCharge, r.KillsInMail, r.KillsInWebhook, r.KillsAnywhere)
+	if r.FreezesLeftOut {
+		row("freezes", 0, "left out: this system has no SIGSTOP")
+	} else {
+		row("freezes", r.Freezes, "worker processes: %d inside an effect, past their lease, then thawed", r.FreezesInEffect)
+	}
+	row("charges", r.Charges, "by the provider's record: %d double, %d missing", r.DoubleCharges, r.MissingCharges)
+	row("emails", r.Emails, "by the mailbox's record: %d double, %d missing", r.DoubleEmails, r.MissingEmails)
+	row("webhooks", r.Webhooks, "by the receiver's record: %d double, %d missing", r.DoubleWebhooks, r.MissingWebhooks)
+	row("repeats", r.ReplayedAnswers, "recognised by provider and receiver, by the idempotency key")
 	row("invoices", r.Invoices, "rows: %d double, %d missing, %d not committed with their job",
 		r.DoubleInvoices, r.MissingInvoices, r.TornCommits)
 	row("jobs", r.Jobs, "%d lost, %d uncertain", r.Lost, r.Uncertain)
@@ -88,7 +111,7 @@ func (r *Report) WriteTable(out io.Writer) error {
 			fmt.Fprintf(out, "  - %s\n", finding)
 		}
 	}
-	verdict := "Each order was charged and invoiced exactly once."
+	verdict := "Each order was charged and invoiced exactly once, each customer mailed once, each event delivered once."
 	if !r.OK {
 		verdict = "FAILED."
 	}

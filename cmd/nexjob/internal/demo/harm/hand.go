@@ -2,7 +2,6 @@ package harm
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -60,6 +59,7 @@ type Hand struct {
 	busy    int // calls of what follows and timed deeds that are under way
 	freeze  bool
 	work    chan func(context.Context)
+	quit    chan struct{} // closed when Run has ended
 }
 
 type target struct {
@@ -71,7 +71,7 @@ type target struct {
 func (h *Hand) Plan(deeds []Deed) {
 	h.planned, h.hit = make(map[target]Deed), make(map[target]bool)
 	h.health = make(map[string]cast.Health)
-	h.work = make(chan func(context.Context), 4*len(deeds)+1) // never full: a deed makes at most two
+	h.work, h.quit = make(chan func(context.Context), 4*len(deeds)+1), make(chan struct{})
 	for _, d := range deeds {
 		if d.At == AnyTime {
 			h.timed = append(h.timed, d)
@@ -85,6 +85,7 @@ func (h *Hand) Plan(deeds []Deed) {
 func (h *Hand) Run(ctx context.Context) {
 	var following sync.WaitGroup
 	defer following.Wait()
+	defer close(h.quit)
 	for {
 		select {
 		case <-ctx.Done():
@@ -100,8 +101,11 @@ func (h *Hand) Run(ctx context.Context) {
 
 // later has Run do something. It is called under the lock.
 func (h *Hand) later(f func(context.Context)) {
-	h.busy++
-	h.work <- f
+	select {
+	case h.work <- f:
+		h.busy++
+	case <-h.quit: // the run is over, or was broken off
+	}
 }
 
 func (h *Hand) settle() {
@@ -134,7 +138,7 @@ func (h *Hand) Meet(ctx context.Context, at Moment, call outside.Call) (died boo
 		Act: deed.Act, At: at, Service: call.Service, Item: call.Item, Worker: who.Worker, Lease: who.Lease,
 	}
 	if deed.Act == Freeze {
-		h.frozen(ctx, deed, blow)
+		h.freezeHere(deed, blow)
 		return false
 	}
 	pid, killed := h.Victims.Kill(who.Worker)
@@ -146,6 +150,18 @@ func (h *Hand) Meet(ctx context.Context, at Moment, call outside.Call) (died boo
 	h.Say("killed %s (process %d) inside the %s of %s, %s", blow.Worker, pid, call.Service, call.Item, at)
 	h.record(blow)
 	return true
+}
+
+// freezeHere has Run freeze and thaw the caller, and waits for it.
+func (h *Hand) freezeHere(deed Deed, blow Blow) {
+	thawed := make(chan struct{})
+	h.mu.Lock()
+	h.later(func(ctx context.Context) { h.frozen(ctx, deed, blow, thawed) })
+	h.mu.Unlock()
+	select {
+	case <-thawed:
+	case <-h.quit:
+	}
 }
 
 // take removes from the plan what is to be done to this call at this moment.
@@ -296,9 +312,4 @@ func (h *Hand) refusals(worker string) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.health[worker].Refusals()
-}
-
-// errNoRefusal is a freeze after which nothing was refused.
-func errNoRefusal(b Blow) error {
-	return fmt.Errorf("%s was frozen past its lease and thawed, and does not say that it was refused anything", b.Worker)
 }
