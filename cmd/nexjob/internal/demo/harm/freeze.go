@@ -54,11 +54,11 @@ func (h *Hand) hold(ctx context.Context, blow *Blow) (over bool) {
 			return false
 		}
 		blow.PID = pid
-		if h.Ghost.free(ctx) {
+		if h.Ghost.free(ctx) && h.Ghost.current(ctx, blow.Lease) {
 			break
 		}
 		h.Victims.Thaw(blow.Worker)
-		if !wait(ctx, tick/4) {
+		if !h.Ghost.current(ctx, blow.Lease) || !wait(ctx, tick/4) {
 			return false
 		}
 	}

@@ -47,20 +47,23 @@ func NewGhost(store nexjob.Storage, client *nexjob.Client, db *sql.DB) *Ghost {
 // over waits until the lease is no longer its job's: another attempt runs, or the job
 // was put back or ended.
 func (g *Ghost) over(ctx context.Context, lease nexjob.Lease) bool {
-	for {
-		job, err := g.client.Job(ctx, lease.Job)
-		if err == nil && (job.Fence != lease.Fence || job.State != nexjob.Processing) {
-			return true
-		}
+	for g.current(ctx, lease) {
 		if !wait(ctx, tick) {
 			return false
 		}
 	}
+	return ctx.Err() == nil
+}
+
+// current reports whether the lease may still be its job's; it may, where nobody can tell.
+func (g *Ghost) current(ctx context.Context, lease nexjob.Lease) bool {
+	job, err := g.client.Job(ctx, lease.Job)
+	return err != nil || job.Fence == lease.Fence && job.State == nexjob.Processing
 }
 
 // free reports whether the file can be written.
 func (g *Ghost) free(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
 	return sqlite.InTx(ctx, g.db, func(*sql.Tx) error { return nil }) == nil
 }

@@ -39,7 +39,7 @@ type Victims interface {
 
 // Hand carries out what is planned, standing at every moment of every effect. A deed
 // counts only if the process was alive and waited there; otherwise it moves to another
-// effect of its kind that comes to the same moment.
+// effect of its kind, a freeze to any, that comes to the same moment.
 type Hand struct {
 	Victims Victims
 	Ghost   *Ghost
@@ -175,13 +175,13 @@ func (h *Hand) take(at Moment, call outside.Call) (Deed, bool) {
 	here := target{call.Service, call.Item}
 	deed, ok := h.planned[here]
 	switch {
-	case ok && deed.At == at && !(deed.Act == Freeze && h.freeze):
-		delete(h.planned, here)
-	case ok || h.hit[here]:
+	case ok && deed.At != at || !ok && h.hit[here]:
 		return Deed{}, false
+	case ok:
+		delete(h.planned, here)
 	default:
 		i := slices.IndexFunc(h.moved, func(d Deed) bool {
-			return d.At == at && d.Service == call.Service && !(d.Act == Freeze && h.freeze)
+			return d.At == at && (d.Service == call.Service || d.Act == Freeze) && !(d.Act == Freeze && h.freeze)
 		})
 		if i < 0 {
 			return Deed{}, false
@@ -189,10 +189,12 @@ func (h *Hand) take(at Moment, call outside.Call) (Deed, bool) {
 		deed = h.moved[i]
 		h.moved = slices.Delete(h.moved, i, i+1)
 	}
-	h.hit[here] = true
-	if deed.Act == Freeze {
-		h.freeze = true // one at a time: somebody must be left to take the job
+	if deed.Act == Freeze && h.freeze { // one at a time: somebody must be left to take the job
+		h.moved = append(h.moved, deed)
+		return Deed{}, false
 	}
+	h.hit[here] = true
+	h.freeze = h.freeze || deed.Act == Freeze
 	return deed, true
 }
 
