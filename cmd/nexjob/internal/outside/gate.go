@@ -44,7 +44,8 @@ const HeaderCaller = "Demo-Caller"
 // Gate is passed by every call at both moments, the repeated ones too. It answers
 // true when the caller died there: the service then neither goes on nor answers.
 // It may hold a call for as long as it likes. The context ends when the caller's
-// connection does, or the service's.
+// connection does: its process died, it hung up, or the service closed it. A frozen
+// caller's connection stays.
 //
 // A call that is refused for its form or its key never comes to the gate, and one
 // whose trouble comes before it is applied passes the first moment only.

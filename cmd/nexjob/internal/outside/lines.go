@@ -166,9 +166,8 @@ func (l *line) watch() (ctx context.Context, stop func()) {
 		}
 	}()
 	return ctx, func() {
-		_ = l.SetReadDeadline(time.Unix(1, 0)) // wakes the reader
+		_ = l.SetReadDeadline(time.Unix(1, 0)) // wakes the reader; the server sets its own for the next command
 		<-done
-		_ = l.SetReadDeadline(time.Now().Add(smtpTimeout))
 		cancel()
 	}
 }

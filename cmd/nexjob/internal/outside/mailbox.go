@@ -151,10 +151,12 @@ func bare(id string) string {
 // complaints hands the SMTP server's log lines to a structured log.
 type complaints struct{ log *slog.Logger }
 
+// Printf hands on a line.
 func (c complaints) Printf(format string, v ...any) {
 	c.log.Warn("mailbox", "said", fmt.Sprintf(format, v...))
 }
 
+// Println hands on a line.
 func (c complaints) Println(v ...any) {
 	c.log.Warn("mailbox", "said", fmt.Sprint(v...))
 }

@@ -9,7 +9,9 @@ import (
 type Fault uint8
 
 // The faults. HTTP services answer them with the status named; the mailbox answers
-// 451 for every fault that has an answer.
+// 451 for every fault that has an answer. A dropped reply may never reach who called:
+// net/http repeats a request with an Idempotency-Key by itself when a connection
+// breaks that served another before.
 const (
 	None             Fault = iota
 	DropReply              // it is applied, and the connection closed without an answer
