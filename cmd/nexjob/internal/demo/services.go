@@ -96,7 +96,7 @@ func door[T any](hear func(context.Context, T) error) http.HandlerFunc {
 func (s *services) url() string { return "http://" + s.web.Addr().String() }
 
 // serve serves until stop; it returns an error only if it ended by itself.
-func (s *services) serve() error {
+func (s *services) serve(ctx context.Context) error {
 	var serving sync.WaitGroup
 	var mailErr error
 	serving.Go(func() {
@@ -108,7 +108,7 @@ func (s *services) serve() error {
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	} else {
-		s.mail.Close()
+		err = errors.Join(err, s.cutMail(ctx))
 	}
 	serving.Wait()
 	return errors.Join(err, mailErr)
@@ -119,10 +119,17 @@ func (s *services) stop(ctx context.Context) error {
 	return errors.Join(s.http.Shutdown(ctx), s.mail.Shutdown(ctx))
 }
 
+// cutMail stops taking mails at once.
+func (s *services) cutMail(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	cancel()
+	return s.mail.Shutdown(ctx)
+}
+
 // close lets go of what was never served, or could not be stopped.
-func (s *services) close() {
+func (s *services) close(ctx context.Context) {
 	_ = s.http.Close()
-	s.mail.Close()
+	_ = s.cutMail(ctx) // as it was asked to
 	_, _ = s.web.Close(), s.smtp.Close()
 }
 

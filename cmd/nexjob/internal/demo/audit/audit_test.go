@@ -96,8 +96,10 @@ func goodEvidence(t *testing.T) *Evidence {
 		},
 		KillsWanted: 1, FreezesWanted: 1, Killed: 1, Started: 2,
 		Stale: []harm.StaleWrite{
-			{Lease: killed, What: "settlement", Err: nexjob.ErrLeaseLost}, {Lease: killed, What: "transaction", Err: lost},
-			{Lease: frozen, What: "settlement", Err: nexjob.ErrLeaseLost}, {Lease: frozen, What: "transaction", Err: lost},
+			{Lease: killed, What: "settlement", Err: nexjob.ErrLeaseLost},
+			{Lease: killed, What: "transaction", Err: lost},
+			{Lease: frozen, What: "settlement", Err: nexjob.ErrLeaseLost},
+			{Lease: frozen, What: "transaction", Err: lost},
 		},
 		StaleByWorkers: 1,
 		Integrity:      "ok",

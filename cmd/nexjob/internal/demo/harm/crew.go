@@ -63,10 +63,11 @@ func (c *Crew) seat(ctx context.Context, seat int) error {
 	for life := 1; ctx.Err() == nil; life++ {
 		name := fmt.Sprintf("worker-%d.%d", seat, life)
 		p, err := c.start(ctx, name)
-		if err != nil && ctx.Err() != nil {
-			return nil // it was asked to stop before it was there
-		}
-		if err != nil {
+		switch {
+		case err == nil:
+		case ctx.Err() != nil: // it was asked to stop before it was there
+			continue
+		default:
 			return fmt.Errorf("demo: start %s: %w", name, err)
 		}
 		waitErr := p.cmd.Wait()

@@ -193,7 +193,7 @@ func TestWhatMissesMoves(t *testing.T) {
 	lease := nexjob.Lease{Job: nexjob.NewID(), Fence: 7}
 	tests := []struct {
 		name string
-		ctx  context.Context //nolint:containedctx // a call's, as the table's input
+		ctx  context.Context
 		dead bool
 		call outside.Call
 		died bool
