@@ -60,6 +60,9 @@ func newServices(ctx context.Context, seed uint64, hand *harm.Hand, w *witness) 
 	mux.Handle("/v1/messages", s.mail.Handler())
 	mux.Handle("/hooks/", s.webhook.Handler())
 	mux.HandleFunc("POST "+cast.SendingPath, door(func(ctx context.Context, call outside.Call) error {
+		if hand.Later(call) {
+			return errLater
+		}
 		if hand.Meet(ctx, harm.BeforeSend, call) {
 			panic(http.ErrAbortHandler) // the caller is dead
 		}
@@ -75,6 +78,9 @@ func newServices(ctx context.Context, seed uint64, hand *harm.Hand, w *witness) 
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	return s, nil
 }
+
+// errLater turns a process away before it has sent anything; its job is tried again.
+var errLater = errors.New("demo: come back later")
 
 // door answers what a process of the cast tells.
 func door[T any](hear func(context.Context, T) error) http.HandlerFunc {
@@ -133,13 +139,13 @@ func (s *services) close(ctx context.Context) {
 	_, _ = s.web.Close(), s.smtp.Close()
 }
 
-// thinking returns how long a service takes over each call: 5 to 40 ms.
+// thinking returns how long a service takes over each call: 3 to 20 ms.
 func thinking(random *rand.Rand) func() time.Duration {
 	var mu sync.Mutex
 	return func() time.Duration {
 		mu.Lock()
 		defer mu.Unlock()
-		return 5*time.Millisecond + time.Duration(random.Int64N(int64(35*time.Millisecond)))
+		return 3*time.Millisecond + time.Duration(random.Int64N(int64(17*time.Millisecond)))
 	}
 }
 

@@ -123,6 +123,16 @@ func (h *Hand) Planned(call outside.Call) bool {
 	return planned
 }
 
+// Later reports whether a call must come back before it is sent: its caller is to be frozen,
+// and another is frozen now. One at a time is, for somebody must be left to take the job,
+// and who is left would have done all the work before the next one's turn.
+func (h *Hand) Later(call outside.Call) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	deed, planned := h.planned[target{call.Service, call.Item}]
+	return planned && deed.Act == Freeze && h.freeze
+}
+
 // Meet is passed by every call at every moment. It answers true if the caller died here.
 func (h *Hand) Meet(ctx context.Context, at Moment, call outside.Call) (died bool) {
 	deed, ok := h.take(at, call)
@@ -189,7 +199,7 @@ func (h *Hand) take(at Moment, call outside.Call) (Deed, bool) {
 		deed = h.moved[i]
 		h.moved = slices.Delete(h.moved, i, i+1)
 	}
-	if deed.Act == Freeze && h.freeze { // one at a time: somebody must be left to take the job
+	if deed.Act == Freeze && h.freeze { // it was sent a moment before the other was frozen
 		h.moved = append(h.moved, deed)
 		return Deed{}, false
 	}

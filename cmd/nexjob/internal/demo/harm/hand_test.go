@@ -283,6 +283,26 @@ func TestAFreezeLastsPastTheLease(t *testing.T) {
 	}
 }
 
+// TestOneFreezeAtATime: the next one's effect comes back later, before it is sent.
+func TestOneFreezeAtATime(t *testing.T) {
+	b := newBench(t,
+		Deed{Act: Freeze, At: BeforeSend, Service: outside.MailService, Item: "a"},
+		Deed{Act: Freeze, At: AfterApply, Service: outside.MailService, Item: "b"})
+	lease := b.lease(t)
+	next := callBy(t, "w", lease, outside.MailService, "b")
+	if b.Later(next) {
+		t.Error("it was turned away though nobody is frozen")
+	}
+	go b.Meet(t.Context(), BeforeSend, callBy(t, "w", lease, outside.MailService, "a"))
+	<-b.hits
+	if !b.Later(next) || b.Later(callBy(t, "w", lease, outside.MailService, "c")) {
+		t.Error("the one that is to be frozen should come back later, and no other")
+	}
+	b.claim(t)
+	b.Healthy(cast.Health{Worker: "w", LeasesLost: 1})
+	until(t, "the end of the freeze", func() bool { return !b.Later(next) })
+}
+
 // TestAFreezeNeedsALease: to freeze an attempt that has lost its lease proves nothing.
 func TestAFreezeNeedsALease(t *testing.T) {
 	b := newBench(t, Deed{Act: Freeze, At: AfterApply, Service: outside.MailService, Item: "a"})
