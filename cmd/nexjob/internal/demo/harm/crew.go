@@ -102,6 +102,7 @@ func (c *Crew) start(ctx context.Context, name string) (*process, error) {
 	}
 	cmd.Cancel = stdin.Close
 	cmd.WaitDelay = cast.StopTime
+	tie(cmd)
 	p := &process{cmd: cmd, ended: make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,6 +21,8 @@ func TestMain(m *testing.M) {
 	case "works":
 		fmt.Fprintln(os.Stderr, "working")
 		_, _ = io.Copy(io.Discard, os.Stdin)
+	case "leads":
+		lead()
 	case "fails":
 		fmt.Fprintln(os.Stderr, "the storage is on fire")
 		os.Exit(3)
