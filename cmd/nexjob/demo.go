@@ -67,7 +67,7 @@ mail leaves this machine.`,
 	f.IntVar(&o.Kills, "kills", 3, "how many worker processes to kill: the first three inside a charge, a mail and a webhook")
 	f.IntVar(&o.Freezes, "freezes", demo.ByKills, "how many worker processes to freeze past their lease inside an effect "+
 		"(default: one for every five kills, and at least one)")
-	f.Lookup("freezes").DefValue = "" // the text says it
+	f.Lookup("freezes").DefValue = "0" // which help leaves out; the text says it
 	f.IntVar(&o.Workers, "workers", 2, "how many worker processes work at once")
 	f.StringVar(&o.Input, "input", "", "JSON Lines file of orders, - for standard input (default: twelve that ship with it)")
 	f.Uint64Var(&o.Seed, "seed", 0, "draw everything as in the run that printed this seed (default: from the clock)")

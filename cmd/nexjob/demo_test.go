@@ -116,7 +116,7 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%d enqueues, %d duplicates, %d stale writes refused, %d repeats recognised",
 				got.Enqueues, got.Duplicates, got.StaleRefused, got.Replayed)
 		}
-		if got.Existing+got.Rejected > got.Duplicates || got.Rejected < 1 {
+		if got.Existing+got.Rejected > got.Duplicates {
 			t.Errorf("of %d duplicates %d were answered with the active job and %d rejected",
 				got.Duplicates, got.Existing, got.Rejected)
 		}
@@ -126,7 +126,7 @@ func TestDemo(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", g, w)
 		}
 		for _, part := range []string{
-			"seed 4711: 12 orders from orders.jsonl, 3 kills, 1 freezes", "inside the mail of", "froze worker-", "thawed worker-",
+			"seed 4711: 12 orders from orders.jsonl; to be killed: 3 workers, frozen: 1", "inside the mail of", "froze worker-", "thawed worker-",
 			"after it was applied, before it was recorded",
 		} {
 			if !strings.Contains(r.stderr, part) {

@@ -119,7 +119,7 @@ func Run(ctx context.Context, o Options) (audit.Report, error) {
 	}
 	defer leave()
 	p := newProgress(o.Progress)
-	p.say("seed %d: %d orders from %s, %d kills, %d freezes",
+	p.say("seed %d: %d orders from %s; to be killed: %d workers, frozen: %d",
 		o.Seed, len(orders.First(lines)), name, o.Kills, o.Freezes)
 	s, err := newStage(ctx, &o, dir, lines, p)
 	if err != nil {
