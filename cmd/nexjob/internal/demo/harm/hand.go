@@ -56,7 +56,7 @@ type Hand struct {
 	hit     map[target]bool
 	done    []Blow
 	health  map[string]cast.Health
-	busy    int // calls of what follows and timed deeds that are under way
+	busy    int  // calls of what follows and timed deeds that are under way
 	freeze  bool // a process is frozen, or thawed and has not said that it was refused
 	work    chan func(context.Context)
 	quit    chan struct{} // closed when Run has ended
