@@ -3,6 +3,9 @@ package harm
 import (
 	"context"
 	"time"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/cast"
 )
 
 // How long a frozen process is waited for: its job to be taken over, and then its own
@@ -19,7 +22,8 @@ const (
 //
 // A process that holds the file's write lock when it is stopped stops everybody: SQLite
 // has no other way. That is no case of an expired lease, for nobody else gets anywhere,
-// so it is let go and stopped again a moment later.
+// so it is let go and stopped again a moment later. A stop takes a moment on a busy
+// machine, and the lock may be taken in it; so the file is tried for as long as it lasts.
 func (h *Hand) frozen(ctx context.Context, deed Deed, blow Blow, thawed chan<- struct{}) {
 	defer h.freezeOver(blow.Worker)
 	before := h.refusals(blow.Worker)
@@ -48,28 +52,45 @@ func (h *Hand) frozen(ctx context.Context, deed Deed, blow Blow, thawed chan<- s
 
 // hold keeps the process frozen until its lease is over.
 func (h *Hand) hold(ctx context.Context, blow *Blow) (over bool) {
-	for {
+	ctx, cancel := context.WithTimeout(ctx, takeoverTime)
+	defer cancel()
+	for told := false; ; {
 		pid, frozen := h.Victims.Freeze(blow.Worker)
 		if !frozen {
 			return false
 		}
 		blow.PID = pid
-		if h.Ghost.free(ctx) && h.Ghost.current(ctx, blow.Lease) {
-			break
+		held := !h.Ghost.free(ctx, cast.Lease/10)
+		if !held && !told {
+			if !h.Ghost.current(ctx, blow.Lease) {
+				h.Victims.Thaw(blow.Worker)
+				return false
+			}
+			told = true
+			h.Say("froze %s (process %d) inside the %s of %s, %s", blow.Worker, pid, blow.Service, blow.Item, blow.At)
+			h.Hit(ctx, *blow)
 		}
+		over = !held && h.outlast(ctx, blow.Lease)
 		h.Victims.Thaw(blow.Worker)
+		if over {
+			h.Say("thawed %s (process %d)", blow.Worker, pid)
+			return true
+		}
 		if !h.Ghost.current(ctx, blow.Lease) || !wait(ctx, tick/4) {
 			return false
 		}
 	}
-	defer h.Victims.Thaw(blow.Worker)
-	h.Say("froze %s (process %d) inside the %s of %s, %s", blow.Worker, blow.PID, blow.Service, blow.Item, blow.At)
-	h.Hit(ctx, *blow)
-	ctx, cancel := context.WithTimeout(ctx, takeoverTime)
-	defer cancel()
-	over = h.Ghost.over(ctx, blow.Lease)
-	h.Say("thawed %s (process %d)", blow.Worker, blow.PID)
-	return over
+}
+
+// outlast waits until the lease is over; it answers false when the file cannot be written
+// meanwhile.
+func (h *Hand) outlast(ctx context.Context, lease nexjob.Lease) bool {
+	for h.Ghost.current(ctx, lease) {
+		if !wait(ctx, tick) || !h.Ghost.free(ctx, cast.Lease/2) {
+			return false
+		}
+	}
+	return ctx.Err() == nil
 }
 
 // freezeOver lets the process be killed again, and another be frozen.

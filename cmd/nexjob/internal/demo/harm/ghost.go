@@ -61,9 +61,9 @@ func (g *Ghost) current(ctx context.Context, lease nexjob.Lease) bool {
 	return err != nil || job.Fence == lease.Fence && job.State == nexjob.Processing
 }
 
-// free reports whether the file can be written.
-func (g *Ghost) free(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+// free reports whether the file can be written within so long a wait.
+func (g *Ghost) free(ctx context.Context, patience time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return sqlite.InTx(ctx, g.db, func(*sql.Tx) error { return nil }) == nil
 }
