@@ -53,6 +53,9 @@ func newWitness(
 	}
 }
 
+// longestPause is how long the witness looks away at most.
+const longestPause = 200 * time.Millisecond
+
 // watch looks on until every job has ended, every repeat is sent and every planned blow
 // is carried out, once sent says that the first arrivals are through.
 func (w *witness) watch(ctx context.Context, sent <-chan struct{}) error {
@@ -74,8 +77,9 @@ func (w *witness) watch(ctx context.Context, sent <-chan struct{}) error {
 		if through && done && !w.hand.Rest() && w.arrivals.idle() && w.seen() {
 			return nil
 		}
-		// At most a fifth of one processor goes to looking.
-		pause := time.NewTimer(max(time.Millisecond, 4*time.Since(began)))
+		// About a fifth of one processor goes to looking. A look that had to wait for the file
+		// says nothing of that, so the pause is bounded.
+		pause := time.NewTimer(min(max(time.Millisecond, 4*time.Since(began)), longestPause))
 		select {
 		case <-ctx.Done():
 			pause.Stop()

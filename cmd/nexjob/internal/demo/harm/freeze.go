@@ -68,7 +68,10 @@ func (h *Hand) hold(ctx context.Context, blow *Blow) (over bool) {
 			}
 			told = true
 			h.Say("froze %s (process %d) inside the %s of %s, %s", blow.Worker, pid, blow.Service, blow.Item, blow.At)
-			h.Hit(ctx, *blow)
+			hit := *blow
+			h.mu.Lock()
+			h.later(func(ctx context.Context) { h.Hit(ctx, hit) }) // it writes, and may have to wait for the file
+			h.mu.Unlock()
 		}
 		over = !held && h.outlast(ctx, blow.Lease)
 		h.Victims.Thaw(blow.Worker)
