@@ -15,8 +15,8 @@ TOOLS   := $(CURDIR)/tools
 
 # The figures of the demo and of the proof, and the flags of the benchmarks, to be
 # overridden: make demo KILLS=5
-ORDERS    ?= 10
-KILLS     ?= 1
+ORDERS    ?= 12
+KILLS     ?= 3
 ARGS      ?=
 HISTORIES ?= 10000
 BENCH     ?=
@@ -48,7 +48,7 @@ help: ## List what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
-demo: ## See it work: orders charged once, though workers are killed (ORDERS=10 KILLS=1 ARGS=)
+demo: ## See it work: everything done once, though workers are killed and frozen (ORDERS=12 KILLS=3 ARGS=)
 	go run -C cmd/nexjob . demo --orders $(ORDERS) --kills $(KILLS) $(ARGS)
 
 .PHONY: bench

@@ -164,9 +164,17 @@ func guard(conn *sql.Conn, broken func()) (leave func()) {
 
 // beginWriting begins a transaction and takes the write lock by a write that changes
 // nothing, for it may begin its transactions DEFERRED. While others hold the lock it
-// tries again: nothing has been read yet.
+// tries again: nothing has been read yet. It asks as often as the lane does, because it
+// holds the lane's turn meanwhile, and with it the renewals of all leases: SQLite's own
+// waiting comes to sleep for 100 ms, and a busy writer in another process leaves the file
+// free for moments only.
 func beginWriting(ctx context.Context, conn *sql.Conn, lock string) (*sql.Tx, error) {
-	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+	patient, err := impatient(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	defer patient()
+	for waited := time.Duration(0); ; {
 		tx, err := conn.BeginTx(ctx, nil)
 		if err == nil {
 			if _, err = tx.ExecContext(ctx, lock); err == nil {
@@ -177,8 +185,27 @@ func beginWriting(ctx context.Context, conn *sql.Conn, lock string) (*sql.Tx, er
 		if !isBusy(err) {
 			return nil, err
 		}
-		if err := pause(ctx, wait); err != nil {
+		again := askAgain(waited)
+		if err := pause(ctx, again); err != nil {
 			return nil, err
 		}
+		waited += again
 	}
+}
+
+// impatient lets the connection answer at once that the file is held, until the returned
+// function gives it its own patience back.
+func impatient(ctx context.Context, conn *sql.Conn) (patient func(), err error) {
+	var busy int64 // milliseconds
+	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&busy); err != nil {
+		return nil, err
+	}
+	set := func(ctx context.Context, busy int64) error {
+		_, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", busy))
+		return err
+	}
+	if err := set(ctx, 0); err != nil {
+		return nil, err
+	}
+	return func() { _ = set(context.WithoutCancel(ctx), busy) }, nil // it can only fail with the connection
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -321,5 +322,50 @@ func TestBrokenTransactions(t *testing.T) {
 	}
 	if n, j := orders(t, s), len(stored(t, s)); n != 0 || j != 1 {
 		t.Errorf("%d rows and %d jobs are there, want the last job alone", n, j)
+	}
+}
+
+// A transaction that waits for a writer elsewhere holds its process's turn meanwhile, and
+// with it the renewals of all leases. So it must be there soon after the file is free:
+// SQLite's own waiting would sleep for up to 100 ms more each time.
+func TestInTxIsThereSoonAfterAnotherWriter(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "jobs.db")
+	store, err := sqlite.Open(t.Context(), file, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	other, err := sqlite.Open(t.Context(), file, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	const rounds = 6
+	var late time.Duration
+	for range rounds {
+		held, freed := make(chan struct{}), make(chan time.Time, 1)
+		go func() {
+			err := other.InTx(t.Context(), func(*sql.Tx) error {
+				close(held)
+				time.Sleep(240 * time.Millisecond) // long enough for SQLite to have grown patient
+				freed <- time.Now()
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}()
+		<-held
+		if err := store.InTx(t.Context(), func(*sql.Tx) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		late += time.Since(<-freed)
+	}
+	if late > rounds*25*time.Millisecond {
+		t.Errorf("in %d rounds it came %s late", rounds, late)
+	}
+	var busy int
+	if err := store.DB().QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&busy); err != nil || busy != 5000 {
+		t.Errorf("the connection's own patience is %d ms afterwards, %v", busy, err)
 	}
 }

@@ -212,12 +212,17 @@ func (l *lane) begin(ctx context.Context) error {
 		if err == nil || !isBusy(err) || waited >= l.busyTime {
 			return err
 		}
-		again := min(max(waited/256, time.Millisecond), 20*time.Millisecond)
+		again := askAgain(waited)
 		if err := pause(ctx, again); err != nil {
 			return err
 		}
 		waited += again
 	}
+}
+
+// askAgain is how soon the write lock is asked for again after so long a wait.
+func askAgain(waited time.Duration) time.Duration {
+	return min(max(waited/256, time.Millisecond), 20*time.Millisecond)
 }
 
 // take takes up the calls of one transaction: renewals before all others, which

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/cast"
 )
 
 func newDemo() *cobra.Command {
@@ -14,18 +15,25 @@ func newDemo() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "See it work: orders are charged once, though workers are killed",
-		Long: `Charges orders at a payment provider over HTTP and writes their invoices, from
-worker processes that are killed (SIGKILL) in the middle of a charge and started
-again, while orders are enqueued more than once. Then it counts from the provider's
-record and the invoices. Exit code 0: each order was charged and invoiced exactly
-once. 1: it was not, or the run could not be finished. 2: the input or a flag is
-wrong, and nothing was done.
+		Short: "See it work: a shop does everything once, though its workers are killed and frozen",
+		Long: `Runs a small shop on one SQLite file. Orders arrive, some more than once and from
+two processes; each is charged at a payment provider over HTTP and gets its invoice,
+each customer gets one welcome mail over SMTP, and another system is told of each paid
+order by webhook. Meanwhile worker processes are killed (SIGKILL) in the middle of a
+charge, a mail or a webhook and started again, or frozen (SIGSTOP) past their lease
+and thawed, and the services drop connections and answer with errors. Then it counts
+from the records of provider, mailbox and receiver, and from the invoices.
+
+Exit code 0: each order was charged and invoiced exactly once, each customer mailed
+once, each event delivered once, nothing is lost or uncertain, and every kill and
+freeze was carried out. 1: not so, or the run could not be finished. 2: the input or a
+flag is wrong, and nothing was done.
 
 The input is JSON Lines, an order each:
-  {"order_id":1001,"cents":4990,"currency":"EUR"}
-A line that comes again is a duplicate; with "after_success":true it is sent once the
-order has been charged.`,
+  {"order_id":1001,"customer":"ada@example.org","cents":4990,"currency":"EUR"}
+Without a customer the order has one to itself. A line that comes again is a
+duplicate; with "after_success":true it is sent once the order has been charged. No
+mail leaves this machine.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("seed") {
@@ -56,9 +64,12 @@ order has been charged.`,
 	f := cmd.Flags()
 	f.IntVar(&o.Orders, "orders", 0, "how many different orders; more than the input holds are made up from the seed "+
 		"(default: what the input holds)")
-	f.IntVar(&o.Kills, "kills", 1, "how many worker processes to kill inside a charge")
-	f.IntVar(&o.Workers, "workers", 1, "how many worker processes work at once")
-	f.StringVar(&o.Input, "input", "", "JSON Lines file of orders, - for standard input (default: ten that ship with it)")
+	f.IntVar(&o.Kills, "kills", 3, "how many worker processes to kill: the first three inside a charge, a mail and a webhook")
+	f.IntVar(&o.Freezes, "freezes", demo.ByKills, "how many worker processes to freeze past their lease inside an effect "+
+		"(default: one for every five kills, and at least one)")
+	f.Lookup("freezes").DefValue = "0" // which help leaves out; the text says it
+	f.IntVar(&o.Workers, "workers", 2, "how many worker processes work at once")
+	f.StringVar(&o.Input, "input", "", "JSON Lines file of orders, - for standard input (default: twelve that ship with it)")
 	f.Uint64Var(&o.Seed, "seed", 0, "draw everything as in the run that printed this seed (default: from the clock)")
 	f.DurationVar(&o.Limit, "timeout", 0, "give up after this time and say which order waits and why "+
 		"(default: reckoned from orders and kills)")
@@ -69,21 +80,40 @@ order has been charged.`,
 
 // newDemoWorker is what the demo starts its worker processes with.
 func newDemoWorker() *cobra.Command {
-	var o demo.WorkOptions
+	var o cast.WorkOptions
 	cmd := &cobra.Command{
-		Use:    demo.WorkCommand,
+		Use:    cast.WorkCommand,
 		Short:  "A worker process of the demo, which starts and kills it",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return demo.Work(cmd.Context(), o, cmd.InOrStdin(), cmd.ErrOrStderr())
+			return cast.Work(cmd.Context(), o, cmd.InOrStdin(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.DB, "db", "", "the SQLite file")
-	f.StringVar(&o.Provider, "provider", "", "URL of the payment provider")
+	f.StringVar(&o.Demo, "demo", "", "URL of the demo and its services")
+	f.StringVar(&o.SMTP, "smtp", "", "address of the mail server")
 	f.StringVar(&o.Name, "name", "", "name of this process")
 	f.IntVar(&o.Slots, "slots", 0, "jobs at once")
 	f.IntVar(&o.CrashLimit, "crash-limit", 0, "crashes until a job is given up")
+	return cmd
+}
+
+// newDemoFront is what the demo starts its second shop front with.
+func newDemoFront() *cobra.Command {
+	var o cast.FrontOptions
+	cmd := &cobra.Command{
+		Use:    cast.FrontCommand,
+		Short:  "A process of the demo that takes orders from standard input",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cast.Front(cmd.Context(), o, cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.DB, "db", "", "the SQLite file")
+	f.StringVar(&o.Name, "name", "", "name of this process")
 	return cmd
 }

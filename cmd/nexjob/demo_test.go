@@ -57,19 +57,30 @@ const interruptAt = "started worker-16.1"
 type report struct {
 	OK              bool     `json:"ok"`
 	Orders          int      `json:"orders"`
+	Customers       int      `json:"customers"`
 	Enqueues        int      `json:"enqueues"`
+	Duplicates      int      `json:"duplicates"`
 	Existing        int      `json:"existing"`
-	Jobs            int      `json:"jobs"`
-	Processes       int      `json:"processes"`
+	Rejected        int      `json:"rejected"`
 	Kills           int      `json:"kills"`
 	KillsInCharge   int      `json:"kills_in_charge"`
+	KillsInMail     int      `json:"kills_in_mail"`
+	KillsInWebhook  int      `json:"kills_in_webhook"`
+	Freezes         int      `json:"freezes"`
+	FreezesInEffect int      `json:"freezes_in_effect"`
 	Charges         int      `json:"charges"`
 	DoubleCharges   int      `json:"double_charges"`
 	MissingCharges  int      `json:"missing_charges"`
+	Emails          int      `json:"emails"`
+	DoubleEmails    int      `json:"double_emails"`
+	Webhooks        int      `json:"webhooks"`
+	DoubleWebhooks  int      `json:"double_webhooks"`
 	Replayed        int      `json:"replayed_answers"`
 	Invoices        int      `json:"invoices"`
 	DoubleInvoices  int      `json:"double_invoices"`
 	MissingInvoices int      `json:"missing_invoices"`
+	Uncertain       int      `json:"uncertain"`
+	Lost            int      `json:"lost"`
 	StaleRefused    int      `json:"stale_writes_refused"`
 	StaleAccepted   int      `json:"stale_writes_accepted"`
 	Seed            uint64   `json:"seed"`
@@ -88,28 +99,36 @@ func (r ran) report(t *testing.T) report {
 func TestDemo(t *testing.T) {
 	run := built(t)
 
-	t.Run("ten orders and a kill", func(t *testing.T) {
-		r := run(t, "", "demo", "--orders", "10", "--kills", "1", "--seed", "4711", "--json")
+	t.Run("the defaults", func(t *testing.T) {
+		r := run(t, "", "demo", "--seed", "4711", "--json")
 		got := r.report(t)
 		if r.code != 0 || !got.OK || len(got.Findings) > 0 {
 			t.Fatalf("exit code %d, findings %q\n%s", r.code, got.Findings, r.stderr)
 		}
 		want := report{
-			OK: true, Orders: 10, Enqueues: 19, Existing: 5, Jobs: 14, Processes: 2, Kills: 1, KillsInCharge: 1,
-			Charges: 10, Invoices: 10, StaleRefused: 2, Seed: 4711,
+			OK: true, Orders: 12, Customers: 9, Kills: 3, KillsInCharge: 1, KillsInMail: 1, KillsInWebhook: 1,
+			Freezes: 1, FreezesInEffect: 1, Charges: 12, Emails: 9, Webhooks: 12, Invoices: 12, Seed: 4711,
 		}
-		if got.Replayed < 1 {
-			t.Error("a charge was applied and not answered, and the provider saw no repeat")
+		// Twenty lines, four of them late, and four repeats after a blow: each a charge and
+		// a mail, the late ones a webhook too. A stale worker is refused twice per blow, and
+		// what a thawed one tried by itself.
+		if got.Enqueues != 2*24+4 || got.Duplicates != got.Enqueues-12-9 || got.StaleRefused < 8 || got.Replayed < 2 {
+			t.Errorf("%d enqueues, %d duplicates, %d stale writes refused, %d repeats recognised",
+				got.Enqueues, got.Duplicates, got.StaleRefused, got.Replayed)
 		}
-		// A duplicate that arrives after the first job's success makes a job of its own.
-		if got.Existing+got.Jobs != want.Existing+want.Jobs {
-			t.Errorf("%d existing and %d jobs, together not %d", got.Existing, got.Jobs, want.Existing+want.Jobs)
+		if got.Existing+got.Rejected > got.Duplicates {
+			t.Errorf("of %d duplicates %d were answered with the active job and %d rejected",
+				got.Duplicates, got.Existing, got.Rejected)
 		}
-		got.Existing, got.Jobs, got.Replayed, got.Findings = want.Existing, want.Jobs, 0, nil
+		got.Enqueues, got.Duplicates, got.Existing, got.Rejected = 0, 0, 0, 0
+		got.StaleRefused, got.Replayed, got.Findings = 0, 0, nil
 		if g, w := mustJSON(t, got), mustJSON(t, want); g != w {
 			t.Errorf("got  %s\nwant %s", g, w)
 		}
-		for _, part := range []string{"seed 4711: 10 orders from orders.jsonl", "killed worker-1.1", "after it was applied"} {
+		for _, part := range []string{
+			"seed 4711: 12 orders from orders.jsonl; to be killed: 3 workers, frozen: 1", "inside the mail of", "froze worker-", "thawed worker-",
+			"after it was applied, before it was recorded",
+		} {
 			if !strings.Contains(r.stderr, part) {
 				t.Errorf("progress has no %q:\n%s", part, r.stderr)
 			}
@@ -122,11 +141,11 @@ func TestDemo(t *testing.T) {
 {"order_id":7,"cents":500,"currency":"EUR","after_success":true}
 `
 		keep := filepath.Join(t.TempDir(), "kept")
-		r := run(t, orders, "demo", "--input", "-", "--kills", "2", "--workers", "2", "--keep", keep)
-		if r.code != 0 || !strings.Contains(r.stdout, "Each order was charged and invoiced exactly once.") {
+		r := run(t, orders, "demo", "--input", "-", "--kills", "2", "--freezes", "0", "--keep", keep)
+		if r.code != 0 || !strings.Contains(r.stdout, "Each order was charged and invoiced exactly once, each customer mailed once, each event delivered once.") {
 			t.Fatalf("exit code %d\n%s\n%s", r.code, r.stdout, r.stderr)
 		}
-		for _, name := range []string{"demo.db", "payments.json", "kills.json", "report.json", "worker-1.1.log"} {
+		for _, name := range []string{"demo.db", "payments.json", "mails.json", "webhooks.json", "kills.json", "report.json", "worker-1.1.log"} {
 			if _, err := os.Stat(filepath.Join(keep, name)); err != nil {
 				t.Error(err)
 			}
@@ -137,7 +156,7 @@ func TestDemo(t *testing.T) {
 	})
 
 	t.Run("a time limit names who waits and why", func(t *testing.T) {
-		r := run(t, "", "demo", "--kills", "1", "--timeout", "1s", "--json") // a lease alone is longer
+		r := run(t, "", "demo", "--timeout", "1s", "--json") // a lease alone is longer
 		got := r.report(t)
 		all := strings.Join(got.Findings, "\n")
 		if r.code != 1 || got.OK || !strings.Contains(all, "not done after 1s") || !strings.Contains(all, " waits: ") {
@@ -169,8 +188,10 @@ func TestDemo(t *testing.T) {
 			{[]string{"--orders", "0"}, "--orders: 0: want 1"},
 			{[]string{"--orders", "-1"}, "--orders: -1: want 1"},
 			{[]string{"--kills", "-1"}, "--kills: -1"},
-			{[]string{"--kills", "31"}, "--kills: 31 with 10 orders: at most 3 per order"},
+			{[]string{"--kills", "34", "--freezes", "0"}, "--kills: 34 kills and 0 freezes, and the orders lead to 33 effects"},
 			{[]string{"--workers", "0"}, "--workers: 0"},
+			{[]string{"--freezes", "-2"}, "--freezes: -2: want 0"},
+			{[]string{"--freezes", "1", "--workers", "1"}, "--freezes: 1 with --workers 1: another worker"},
 			{[]string{"--timeout", "-1s"}, "--timeout: -1s"},
 			{[]string{"now"}, "unknown command"},
 		} {
@@ -202,7 +223,7 @@ func (i *interrupter) Write(p []byte) (int, error) {
 // worker without a master from working.
 func TestWorkerCommandIsHidden(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), nil, &stdout, &stderr); code != 0 || strings.Contains(stdout.String(), "demo-worker") {
+	if code := run(t.Context(), nil, &stdout, &stderr); code != 0 || strings.Contains(stdout.String(), "demo-") {
 		t.Errorf("exit code %d, help\n%s", code, &stdout)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

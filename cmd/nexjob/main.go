@@ -67,7 +67,8 @@ func newRoot() *cobra.Command {
 	})
 	addStoreFlag(root)
 	addJSONFlag(root)
-	root.AddCommand(newEnqueue(), newJobs(), newKey(), newQueues(), newMigrate(), newVersion(), newDemo(), newDemoWorker())
+	root.AddCommand(newEnqueue(), newJobs(), newKey(), newQueues(), newMigrate(), newVersion(), newDemo(),
+		newDemoWorker(), newDemoFront())
 	return root
 }
 

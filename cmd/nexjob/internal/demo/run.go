@@ -2,21 +2,34 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
+	"strconv"
 	"sync"
 	"time"
+
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/audit"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/cast"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/harm"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/orders"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/shop"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/outside"
 )
 
-// WorkCommand is the hidden command of the program that is Work; Run starts itself
-// with it.
-const WorkCommand = "demo-worker"
+// InputError is a mistake in what the user gave. Nothing was done.
+type InputError = orders.InputError
+
+// ByKills as Options.Freezes is one freeze for every five kills, and at least one.
+const ByKills = -1
 
 // Options are the choices of a run.
 type Options struct {
 	Orders  int           // different orders; 0: as many as the input holds
-	Kills   int           // worker processes to kill inside a charge
+	Kills   int           // worker processes to kill
+	Freezes int           // worker processes to freeze past their lease; or ByKills
 	Workers int           // processes at once
 	Input   string        // JSON Lines file; "": the shipped orders, "-": Stdin
 	Seed    uint64        // of everything that is drawn
@@ -25,32 +38,46 @@ type Options struct {
 
 	Stdin    io.Reader
 	Progress io.Writer
-	Program  string // the binary to start workers from; "": this one
+	Program  string // the binary to start processes from; "": this one
 }
 
-// check refuses options that cannot be meant.
+// check refuses options that cannot be meant, and fills in the freezes.
 func (o *Options) check() error {
+	if o.Freezes == ByKills {
+		o.Freezes = max(1, o.Kills/5)
+		if o.Workers < 2 || !harm.CanFreeze {
+			o.Freezes = 0
+		}
+	}
 	switch {
-	case o.Orders < 0 || o.Orders > maxOrders:
-		return &InputError{Name: "--orders", Why: fmt.Sprintf("%d: want 1 to %d", o.Orders, maxOrders)}
+	case o.Orders < 0 || o.Orders > orders.MaxOrders:
+		return &InputError{Name: "--orders", Why: fmt.Sprintf("%d: want 1 to %d", o.Orders, orders.MaxOrders)}
 	case o.Kills < 0:
 		return &InputError{Name: "--kills", Why: fmt.Sprintf("%d: want 0 or more", o.Kills)}
+	case o.Freezes < 0:
+		return &InputError{Name: "--freezes", Why: fmt.Sprintf("%d: want 0 or more", o.Freezes)}
 	case o.Workers < 1 || o.Workers > 16:
 		return &InputError{Name: "--workers", Why: fmt.Sprintf("%d: want 1 to 16", o.Workers)}
+	case o.Freezes > 0 && o.Workers < 2:
+		return &InputError{Name: "--freezes", Why: fmt.Sprintf(
+			"%d with --workers %d: another worker must be there to take the job of a frozen one", o.Freezes, o.Workers)}
 	case o.Limit < 0:
 		return &InputError{Name: "--timeout", Why: fmt.Sprintf("%s: want a time above zero", o.Limit)}
 	}
 	return nil
 }
 
+// blows is how often a worker process is hit.
+func (o *Options) blows() int { return o.Kills + o.Freezes }
+
 // slots reckons how many jobs each worker process works at once. The more kills per
 // order there are, the fewer: a kill also hits the bystanders, and from its second
 // crash on a job waits longer each time, as it should where nobody kills on purpose.
 func (o *Options) slots(orders int) int {
 	switch {
-	case 10*o.Kills <= orders:
+	case 10*o.blows() <= orders:
 		return 4
-	case 5*o.Kills <= orders:
+	case 5*o.blows() <= orders:
 		return 2
 	}
 	return 1
@@ -61,50 +88,55 @@ func (o *Options) limit(orders int) time.Duration {
 	if o.Limit > 0 {
 		return o.Limit
 	}
-	rounds := (o.Kills + orders - 1) / orders // how often the hardest hit order is killed
-	return time.Minute + time.Duration(o.Kills)*2*lease + (10*time.Second)<<rounds +
+	rounds := (o.blows() + orders - 1) / orders // how often the hardest hit order is hit
+	return time.Minute + time.Duration(o.blows())*2*cast.Lease + (10*time.Second)<<rounds +
 		time.Duration(orders)*200*time.Millisecond
 }
 
 // Run runs the demo once. A report comes whenever the audit was made, also one that
 // says what failed; an error says that there was nothing to audit. *InputError
 // means that the input or an option is wrong and nothing was done.
-func Run(ctx context.Context, o Options) (Report, error) {
+func Run(ctx context.Context, o Options) (audit.Report, error) {
+	leftOut := o.Freezes != 0 && !harm.CanFreeze
+	if leftOut {
+		o.Freezes = 0
+	}
 	if err := o.check(); err != nil {
-		return Report{}, err
+		return audit.Report{}, err
 	}
-	lines, name, err := openInput(o.Input, o.Stdin)
+	lines, name, err := orders.Open(o.Input, o.Stdin)
 	if err != nil {
-		return Report{}, err
+		return audit.Report{}, err
 	}
-	lines = selectOrders(lines, o.Orders, o.Seed)
-	orders := len(orderIDs(lines))
-	if o.Kills > maxKillsPerOrder*orders {
-		return Report{}, &InputError{Name: "--kills", Why: fmt.Sprintf(
-			"%d with %d orders: at most %d per order", o.Kills, orders, maxKillsPerOrder)}
+	lines = orders.Select(lines, o.Orders, newRandom(o.Seed, streamOrders))
+	effects := effectsOf(lines)
+	if err := effects.Check(o.Kills, o.Freezes); err != nil {
+		return audit.Report{}, &InputError{Name: "--kills", Why: err.Error()}
 	}
 	dir, leave, err := workDir(o.Keep)
 	if err != nil {
-		return Report{}, err
+		return audit.Report{}, err
 	}
 	defer leave()
 	p := newProgress(o.Progress)
-	p.say("seed %d: %d orders from %s, %d kills", o.Seed, orders, name, o.Kills)
+	p.say("seed %d: %d orders from %s; to be killed: %d workers, frozen: %d",
+		o.Seed, len(orders.First(lines)), name, o.Kills, o.Freezes)
 	s, err := newStage(ctx, &o, dir, lines, p)
 	if err != nil {
-		return Report{}, err
+		return audit.Report{}, err
 	}
 	defer s.close(ctx)
-	trouble, err := s.play(ctx, o.limit(orders))
+	s.hand.Plan(harm.Draw(effects, o.Kills, o.Freezes, newRandom(o.Seed, streamHarm)))
+	trouble, err := s.play(ctx, o.limit(len(effects[outside.PaymentService])))
 	if err != nil {
-		return Report{}, err
+		return audit.Report{}, err
 	}
 	e, err := s.gather(ctx)
 	if err != nil {
-		return Report{}, err
+		return audit.Report{}, err
 	}
-	e.lines, e.killsWanted, e.trouble = lines, o.Kills, trouble
-	report := e.audit()
+	e.Lines, e.KillsWanted, e.FreezesWanted, e.FreezesLeftOut, e.Trouble = lines, o.Kills, o.Freezes, leftOut, trouble
+	report := e.Audit()
 	report.Input, report.Seed, report.Kept = name, o.Seed, o.Keep
 	report.Seconds = p.elapsed().Seconds()
 	if o.Keep != "" {
@@ -113,6 +145,19 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		}
 	}
 	return report, nil
+}
+
+// effectsOf returns what the orders lead to at each service.
+func effectsOf(lines []orders.Line) harm.Effects {
+	effects := make(harm.Effects)
+	for _, line := range orders.First(lines) {
+		effects[outside.PaymentService] = append(effects[outside.PaymentService], strconv.FormatInt(line.OrderID, 10))
+		effects[outside.WebhookService] = append(effects[outside.WebhookService], shop.PaidEvent(line.OrderID))
+	}
+	for _, line := range orders.FirstOfCustomers(lines) {
+		effects[outside.MailService] = append(effects[outside.MailService], line.Customer)
+	}
+	return effects
 }
 
 // workDir returns the folder to work in, and what removes it if it is temporary.
@@ -136,6 +181,28 @@ func workDir(keep string) (dir string, leave func(), err error) {
 		return "", nil, &InputError{Name: "--keep " + keep, Why: "the folder is not empty: name a new one"}
 	}
 	return keep, func() {}, nil
+}
+
+// unwrapPath drops the verb and path of an *os.PathError, which the message has.
+func unwrapPath(err error) string {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+// The streams of one seed: what draws from one does not move the others, so that
+// the same seed plans the same kills whatever else was drawn.
+const (
+	streamOrders uint64 = iota + 1
+	streamHarm
+	streamArrive
+	streamThink
+	streamTrouble
+)
+
+func newRandom(seed, stream uint64) *rand.Rand {
+	return rand.New(rand.NewPCG(seed, stream)) //nolint:gosec // a run must be repeatable from its seed
 }
 
 // progress writes lines for people while the run goes on, each with the time since

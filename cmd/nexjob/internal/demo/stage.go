@@ -2,11 +2,8 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +12,10 @@ import (
 	"time"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/cast"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/harm"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/orders"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/shop"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/outside"
 	"github.com/nexjob/nexjob/sqlite"
 )
@@ -22,104 +23,75 @@ import (
 // stage is everything of one run, wired.
 type stage struct {
 	options  *Options
-	lines    []Line
+	lines    []orders.Line
 	progress *progress
 	store    *sqlite.Store
 	client   *nexjob.Client
-	provider *outside.Provider
-	server   *http.Server
-	listener net.Listener
-	crew     *crew
-	kills    *kills
-	stale    *stale
-	enqueuer *enqueuer
+	services *services
+	crew     *harm.Crew
+	ghost    *harm.Ghost
+	hand     *harm.Hand
+	arrivals *arrivals
 	witness  *witness
 }
 
-func newStage(ctx context.Context, o *Options, dir string, lines []Line, p *progress) (*stage, error) {
+func newStage(ctx context.Context, o *Options, dir string, lines []orders.Line, p *progress) (*stage, error) {
 	program := o.Program
 	if program == "" {
 		self, err := os.Executable()
 		if err != nil {
-			return nil, fmt.Errorf("demo: find the program to start workers from: %w", err)
+			return nil, fmt.Errorf("demo: find the program to start processes from: %w", err)
 		}
 		program = self
 	}
-	file, orders := filepath.Join(dir, "demo.db"), len(orderIDs(lines))
+	file, first := filepath.Join(dir, "demo.db"), orders.First(lines)
 	store, err := sqlite.Open(ctx, file, sqlite.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("demo: open the storage: %w", err)
 	}
 	s := &stage{options: o, lines: lines, progress: p, store: store}
-	if err := openShop(ctx, store.DB(), lines); err != nil {
+	taken := make([]shop.Order, len(first))
+	for i, line := range first {
+		taken[i] = cast.OrderOf(line)
+	}
+	if err := shop.Open(ctx, store.DB(), taken); err != nil {
+		s.close(ctx)
+		return nil, fmt.Errorf("demo: open the shop: %w", err)
+	}
+	s.client = nexjob.NewClient(store, nexjob.ClientOptions{})
+	s.arrivals = &arrivals{client: s.client, front: func(ctx context.Context) *exec.Cmd {
+		//nolint:gosec // the program starts itself
+		return exec.CommandContext(ctx, program, cast.FrontCommand, "--db", file, "--name", fmt.Sprintf("front-%d", tellers))
+	}}
+	s.ghost = harm.NewGhost(store, s.client, store.DB())
+	s.hand = &harm.Hand{Ghost: s.ghost, Say: p.say, Hit: s.hit}
+	s.witness = newWitness(s.client, store.DB(), s.arrivals, s.hand, lines)
+	if s.services, err = newServices(ctx, o.Seed, s.hand, s.witness); err != nil {
 		s.close(ctx)
 		return nil, err
 	}
-	s.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		s.close(ctx)
-		return nil, fmt.Errorf("demo: listen for the provider: %w", err)
-	}
-	s.client = nexjob.NewClient(store, nexjob.ClientOptions{})
-	s.enqueuer = &enqueuer{client: s.client}
-	s.witness = newWitness(s.client, store.DB(), s.enqueuer, lines)
-	s.stale = newStale(store, store.DB())
-	s.crew = newCrew(dir, p, func(ctx context.Context, name string) *exec.Cmd {
+	s.crew = harm.NewCrew(dir, p.say, func(ctx context.Context, name string) *exec.Cmd {
 		//nolint:gosec // the program starts itself
-		return exec.CommandContext(ctx, program, WorkCommand, "--db", file, "--provider",
-			"http://"+s.listener.Addr().String(), "--name", name, "--slots", strconv.Itoa(o.slots(orders)),
-			"--crash-limit", strconv.Itoa(o.Kills+nexjob.DefaultCrashLimit))
+		return exec.CommandContext(ctx, program, cast.WorkCommand, "--db", file, "--demo", s.services.url(),
+			"--smtp", s.services.smtp.Addr().String(), "--name", name, "--slots", strconv.Itoa(o.slots(len(first))),
+			"--crash-limit", strconv.Itoa(o.blows()+nexjob.DefaultCrashLimit))
 	})
-	s.kills = &kills{kill: s.crew.kill, killed: s.killed, planned: planKills(lines, o.Kills, o.Seed)}
-	s.provider = outside.NewProvider(outside.Conditions{Gate: s.gate, Think: thinking(o.Seed)})
-	mux := http.NewServeMux()
-	mux.Handle("/v1/", s.provider.Handler())
-	mux.HandleFunc("POST "+commitPath, s.committed)
-	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	s.hand.Victims = s.crew
 	return s, nil
 }
 
-// thinking returns how long the provider takes over each charge: 5 to 40 ms.
-func thinking(seed uint64) func() time.Duration {
-	var mu sync.Mutex
-	random := newRandom(seed, streamProvider)
-	return func() time.Duration {
-		mu.Lock()
-		defer mu.Unlock()
-		return 5*time.Millisecond + time.Duration(random.Int64N(int64(35*time.Millisecond)))
-	}
-}
-
-// gate stands at the provider: a charge that is asked for again brings the writes
-// of those who died at it, and one that is planned to kills its caller.
-func (s *stage) gate(ctx context.Context, at outside.Moment, call outside.Call) (died bool) {
-	if at == outside.BeforeApply {
-		s.stale.rise(ctx, call)
-	}
-	return s.kills.gate(ctx, at, call)
-}
-
-// committed has the witness look at what a worker's transaction left, while the
-// worker waits.
-func (s *stage) committed(w http.ResponseWriter, r *http.Request) {
-	var c commit
-	if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	if err := s.witness.atCommit(r.Context(), c); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-	}
-}
-
-// killed is what follows a kill: the order is sent once more while its job still
-// belongs to the dead worker.
-func (s *stage) killed(ctx context.Context, k Kill) {
-	s.progress.say("killed %s (process %d) inside the charge of order %d, %s", k.Worker, k.PID, k.OrderID, k.At)
-	s.stale.died(k)
+// hit is what follows a blow inside an effect: the order comes once more, while its job
+// still belongs to the process that was hit.
+func (s *stage) hit(ctx context.Context, b harm.Blow) {
 	for _, line := range s.lines {
-		if line.OrderID == k.OrderID && !line.AfterSuccess {
-			_ = s.enqueuer.send(ctx, line) // an error is in its answer
+		order := cast.OrderOf(line)
+		item := map[outside.Service]string{
+			outside.PaymentService: strconv.FormatInt(order.ID, 10),
+			outside.MailService:    order.Customer,
+			outside.WebhookService: shop.PaidEvent(order.ID),
+		}[b.Service]
+		if item == b.Item {
+			_ = s.arrivals.send(ctx, "after a blow", line) // an error ends the run elsewhere too
 			return
 		}
 	}
@@ -136,27 +108,36 @@ func (s *stage) play(ctx context.Context, limit time.Duration) (trouble []string
 	var parties sync.WaitGroup
 	var serveErr, crewErr, sendErr error
 	parties.Go(func() {
-		if serveErr = s.server.Serve(s.listener); !errors.Is(serveErr, http.ErrServerClosed) {
+		if serveErr = s.services.serve(work); serveErr != nil {
 			stop(serveErr)
 		}
 	})
+	handed := make(chan struct{})
 	parties.Go(func() {
-		if crewErr = s.crew.run(work, s.options.Workers); crewErr != nil {
+		s.hand.Run(work)
+		close(handed)
+	})
+	crewDone := make(chan struct{})
+	parties.Go(func() {
+		defer close(crewDone)
+		if crewErr = s.crew.Run(work, s.options.Workers); crewErr != nil {
 			stop(crewErr)
 		}
 	})
 	sent := make(chan struct{})
 	parties.Go(func() {
-		if sendErr = s.enqueuer.sendFirst(work, s.lines, s.options.Seed); sendErr != nil {
+		defer close(sent)
+		if sendErr = s.arrivals.first(work, s.lines, s.options.Seed); sendErr != nil {
 			stop(sendErr)
 		}
-		close(sent)
 	})
 	watchErr := s.witness.watch(work, sent)
 	stop(nil)
-	shutdown, cancelShutdown := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	<-crewDone // the processes still tell how they stand, and finish their calls
+	<-handed
+	shutdown, cancelShutdown := context.WithTimeout(context.WithoutCancel(ctx), cast.StopTime)
 	defer cancelShutdown()
-	shutdownErr := s.server.Shutdown(shutdown)
+	shutdownErr := s.services.stop(shutdown)
 	parties.Wait()
 
 	switch {
@@ -172,7 +153,7 @@ func (s *stage) play(ctx context.Context, limit time.Duration) (trouble []string
 		trouble = append(trouble, crewErr.Error())
 	}
 	if shutdownErr != nil {
-		trouble = append(trouble, "the provider did not stop: "+shutdownErr.Error())
+		trouble = append(trouble, "the services did not stop: "+shutdownErr.Error())
 	}
 	return trouble, nil
 }
@@ -183,14 +164,11 @@ var errTimeUp = errors.New("demo: time is up")
 // close releases what newStage took, as far as it came. Every write is committed by
 // then, and the audit has read it back, so there is no one to tell of an error.
 func (s *stage) close(ctx context.Context) {
-	if s.server != nil {
-		_ = s.server.Close()
-	}
-	if s.listener != nil {
-		_ = s.listener.Close()
+	if s.services != nil {
+		s.services.close(ctx)
 	}
 	if s.client != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cast.StopTime)
 		defer cancel()
 		_ = s.client.Close(ctx)
 	}

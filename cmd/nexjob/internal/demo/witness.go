@@ -10,64 +10,76 @@ import (
 	"time"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/harm"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/orders"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/shop"
 )
 
 // witness looks on from outside, through connections of its own: after each commit of
 // a worker, and besides as often as it can without being in the way. It sees the ends
-// of jobs, which is when repeats after a success are sent, and it looks for what must
-// never be seen: an invoice whose job has not succeeded, or a success without the
-// invoice. Both are committed together, so there is no moment between them.
+// of charges, which is when repeats after a success are sent, and it looks for what must
+// never be seen: a row of the shop's whose job has not succeeded, or a charge's success
+// without its invoice. Both are committed together, so there is no moment between them.
 type witness struct {
 	client   *nexjob.Client
 	db       *sql.DB
-	enqueuer *enqueuer
-	repeats  map[int64][]Line // still to be sent, each after a success of its order
+	arrivals *arrivals
+	hand     *harm.Hand
+	repeats  map[int64][]orders.Line // still to be sent, each after a success of its order
 
-	answers int                 // of the enqueuer that were looked at
-	waiting map[nexjob.ID]int64 // accepted jobs that have not ended, and their orders
+	answers int                 // of the arrivals that were looked at
+	waiting map[nexjob.ID]int64 // accepted charges that have not ended, and their orders
 	ended   map[nexjob.ID]bool
 	invoice int64          // the newest number seen
+	noted   int64          // the newest delivery seen
 	booked  map[int64]bool // orders with an invoice
 
 	mu   sync.Mutex
 	torn map[string]bool // what must never be seen
 }
 
-func newWitness(client *nexjob.Client, db *sql.DB, e *enqueuer, lines []Line) *witness {
-	repeats := make(map[int64][]Line)
+func newWitness(
+	client *nexjob.Client, db *sql.DB, a *arrivals, hand *harm.Hand, lines []orders.Line,
+) *witness {
+	repeats := make(map[int64][]orders.Line)
 	for _, line := range lines {
 		if line.AfterSuccess {
 			repeats[line.OrderID] = append(repeats[line.OrderID], line)
 		}
 	}
 	return &witness{
-		client: client, db: db, enqueuer: e, repeats: repeats, waiting: make(map[nexjob.ID]int64),
+		client: client, db: db, arrivals: a, hand: hand, repeats: repeats, waiting: make(map[nexjob.ID]int64),
 		ended: make(map[nexjob.ID]bool), booked: make(map[int64]bool), torn: make(map[string]bool),
 	}
 }
 
-// watch looks on until every accepted job has ended and every repeat is sent, once
-// sent says that the first sendings are through.
+// longestPause is how long the witness looks away at most.
+const longestPause = 200 * time.Millisecond
+
+// watch looks on until every job has ended, every repeat is sent and every planned blow
+// is carried out, once sent says that the first arrivals are through.
 func (w *witness) watch(ctx context.Context, sent <-chan struct{}) error {
 	for {
-		through := w.enqueuer.idle()
+		through := w.arrivals.idle()
 		select {
 		case <-sent:
 		default:
 			through = false
 		}
 		began := time.Now()
-		if err := w.look(ctx); err != nil {
+		done, err := w.look(ctx)
+		if err != nil {
 			if ctx.Err() != nil { // it was interrupted, and its error does not say why
 				return context.Cause(ctx)
 			}
 			return err
 		}
-		if through && len(w.waiting) == 0 {
+		if through && done && !w.hand.Rest() && w.arrivals.idle() && w.seen() {
 			return nil
 		}
-		// At most a fifth of one processor goes to looking.
-		pause := time.NewTimer(max(time.Millisecond, 4*time.Since(began)))
+		// About a fifth of one processor goes to looking. A look that had to wait for the file
+		// says nothing of that, so the pause is bounded.
+		pause := time.NewTimer(min(max(time.Millisecond, 4*time.Since(began)), longestPause))
 		select {
 		case <-ctx.Done():
 			pause.Stop()
@@ -77,44 +89,92 @@ func (w *witness) watch(ctx context.Context, sent <-chan struct{}) error {
 	}
 }
 
-// look looks once.
-func (w *witness) look(ctx context.Context) error {
+// look looks once, and reports whether nothing is left to be worked.
+func (w *witness) look(ctx context.Context) (done bool, err error) {
 	w.accept()
-	if err := w.lookAtInvoices(ctx); err != nil {
-		return err
+	if err := w.lookAtRows(ctx); err != nil {
+		return false, err
 	}
-	return w.lookAtJobs(ctx)
+	if err := w.lookAtCharges(ctx); err != nil {
+		return false, err
+	}
+	if len(w.waiting) > 0 {
+		return false, nil
+	}
+	left, err := w.working(ctx, 1)
+	return len(left) == 0 && len(w.waiting) == 0, err
 }
 
-// lookAtInvoices reads new invoices first and their jobs later, so that a job which
-// is not seen as Succeeded had not succeeded when its invoice was there.
-func (w *witness) lookAtInvoices(ctx context.Context) error {
-	invoices, err := invoicesAfter(ctx, w.db, w.invoice)
+// seen reports whether every answer was looked at.
+func (w *witness) seen() bool { return len(w.arrivals.list(w.answers)) == 0 }
+
+// working returns jobs that have not ended and that somebody will move: an Uncertain one
+// without a due time waits for a person, and the audit says why.
+func (w *witness) working(ctx context.Context, limit int) ([]nexjob.Job, error) {
+	page, err := w.client.Find(ctx, nexjob.Query{
+		States: []nexjob.State{nexjob.Enqueued, nexjob.Scheduled, nexjob.Processing, nexjob.AwaitingContinuation},
+		Limit:  limit,
+	})
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("demo: look for jobs that wait: %w", err)
 	}
-	for chunk := range slices.Chunk(invoices, nexjob.MaxPage) {
+	uncertain, err := w.client.Find(ctx, nexjob.Query{States: []nexjob.State{nexjob.Uncertain}, Limit: nexjob.MaxPage})
+	if err != nil {
+		return nil, fmt.Errorf("demo: look for jobs that wait: %w", err)
+	}
+	return append(page.Jobs, slices.DeleteFunc(uncertain.Jobs, func(j nexjob.Job) bool { return j.DueAt.IsZero() })...), nil
+}
+
+// row is one of the shop's rows that is committed with the success of its job.
+type row struct {
+	what string
+	job  nexjob.ID
+}
+
+// lookAtRows reads new rows first and their jobs later, so that a job which is not seen
+// as Succeeded had not succeeded when its row was there.
+func (w *witness) lookAtRows(ctx context.Context) error {
+	invoices, err := shop.Invoices(ctx, w.db, w.invoice)
+	if err != nil {
+		return fmt.Errorf("demo: look at the rows: %w", err)
+	}
+	notes, err := shop.Deliveries(ctx, w.db, w.noted)
+	if err != nil {
+		return fmt.Errorf("demo: look at the rows: %w", err)
+	}
+	var rows []row
+	for _, i := range invoices {
+		rows = append(rows, row{fmt.Sprintf("the invoice of order %d", i.OrderID), i.Job})
+	}
+	for _, n := range notes {
+		rows = append(rows, row{"the note that " + n.Event + " is delivered", n.Job})
+	}
+	for chunk := range slices.Chunk(rows, nexjob.MaxPage) {
 		ids := make([]nexjob.ID, len(chunk))
 		for i := range chunk {
-			ids[i] = chunk[i].Job
+			ids[i] = chunk[i].job
 		}
 		states, err := w.states(ctx, ids)
 		if err != nil {
 			return err
 		}
-		for _, invoice := range chunk {
-			w.invoice = invoice.Number
-			w.booked[invoice.OrderID] = true
-			if state := states[invoice.Job]; state != nexjob.Succeeded {
-				w.tear("the invoice of order %d was there while its job %s was %s", invoice.OrderID, invoice.Job, state)
+		for _, r := range chunk {
+			if state := states[r.job]; state != nexjob.Succeeded {
+				w.tear("%s was there while its job %s was %s", r.what, r.job, state)
 			}
 		}
+	}
+	for _, i := range invoices {
+		w.invoice, w.booked[i.OrderID] = i.Number, true
+	}
+	for _, n := range notes {
+		w.noted = n.Number
 	}
 	return nil
 }
 
-// lookAtJobs reads jobs first and invoices later, for the same reason.
-func (w *witness) lookAtJobs(ctx context.Context) error {
+// lookAtCharges reads jobs first and invoices later, for the same reason.
+func (w *witness) lookAtCharges(ctx context.Context) error {
 	var successes []nexjob.ID
 	for chunk := range slices.Chunk(slices.Collect(maps.Keys(w.waiting)), nexjob.MaxPage) {
 		states, err := w.states(ctx, chunk)
@@ -133,7 +193,7 @@ func (w *witness) lookAtJobs(ctx context.Context) error {
 	if len(successes) == 0 {
 		return nil
 	}
-	if err := w.lookAtInvoices(ctx); err != nil {
+	if err := w.lookAtRows(ctx); err != nil {
 		return err
 	}
 	for _, id := range successes {
@@ -149,23 +209,24 @@ func (w *witness) lookAtJobs(ctx context.Context) error {
 	return nil
 }
 
-// atCommit looks at one order while the worker that committed waits, so nothing of it
-// changes meanwhile.
-func (w *witness) atCommit(ctx context.Context, c commit) error {
-	states, err := w.states(ctx, []nexjob.ID{c.Job})
+// atCommit looks at one job and its rows while the worker that committed waits, so
+// nothing of them changes meanwhile.
+func (w *witness) atCommit(ctx context.Context, job nexjob.ID) error {
+	states, err := w.states(ctx, []nexjob.ID{job})
 	if err != nil {
 		return err
 	}
-	var invoices int
-	err = w.db.QueryRowContext(ctx, `SELECT count(*) FROM invoices WHERE order_id = ?`, c.OrderID).Scan(&invoices)
+	var rows int
+	err = w.db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM invoices WHERE job = ?1) +
+		(SELECT count(*) FROM deliveries WHERE job = ?1)`, job.String()).Scan(&rows)
 	if err != nil {
-		return fmt.Errorf("demo: count the invoices of order %d: %w", c.OrderID, err)
+		return fmt.Errorf("demo: count the rows of job %s: %w", job, err)
 	}
-	switch state := states[c.Job]; {
-	case invoices > 0 && state != nexjob.Succeeded:
-		w.tear("the invoice of order %d was there while its job %s was %s", c.OrderID, c.Job, state)
-	case invoices == 0 && state == nexjob.Succeeded:
-		w.tear("job %s of order %d had succeeded while its invoice was not there", c.Job, c.OrderID)
+	switch state := states[job]; {
+	case rows > 0 && state != nexjob.Succeeded:
+		w.tear("a row of job %s was committed while the job was %s", job, state)
+	case rows == 0 && state == nexjob.Succeeded:
+		w.tear("job %s had succeeded while its row was not there", job)
 	}
 	return nil
 }
@@ -177,6 +238,13 @@ func (w *witness) tear(format string, args ...any) {
 	w.torn[fmt.Sprintf(format, args...)] = true
 }
 
+// seenTorn returns what must never be seen and was.
+func (w *witness) seenTorn() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.torn))
+}
+
 // repeat sends the order once more, if the input says so.
 func (w *witness) repeat(ctx context.Context, order int64) error {
 	rest := w.repeats[order]
@@ -184,19 +252,19 @@ func (w *witness) repeat(ctx context.Context, order int64) error {
 		return nil
 	}
 	w.repeats[order] = rest[1:]
-	if err := w.enqueuer.send(ctx, rest[0]); err != nil {
+	if err := w.arrivals.send(ctx, "after success", rest[0]); err != nil {
 		return err
 	}
 	w.accept()
 	return nil
 }
 
-// accept takes the jobs of new answers among those that are waited for.
+// accept takes the charges of new answers among those that are waited for.
 func (w *witness) accept() {
-	for _, a := range w.enqueuer.list(w.answers) {
+	for _, a := range w.arrivals.list(w.answers) {
 		w.answers++
-		if a.Err == nil && !w.ended[a.Answer.ID] {
-			w.waiting[a.Answer.ID] = a.OrderID
+		if a.Error == "" && a.Key == shop.PaymentKey(a.OrderID) && !w.ended[a.Job] {
+			w.waiting[a.Job] = a.OrderID
 		}
 	}
 }
@@ -222,21 +290,24 @@ func (w *witness) states(ctx context.Context, ids []nexjob.ID) (map[nexjob.ID]ne
 	return states, nil
 }
 
-// whyWaiting explains, per order that is not done, what it waits for.
+// whyWaiting explains, per key that is not done, what it waits for.
 func (w *witness) whyWaiting(ctx context.Context) []string {
 	const enough = 10
-	orders := slices.Sorted(maps.Values(w.waiting))
+	left, err := w.working(ctx, enough+1)
+	if err != nil {
+		return []string{err.Error()}
+	}
 	var why []string
-	for i, order := range slices.Compact(orders) {
+	for i := range left {
 		if i == enough {
-			return append(why, "further orders wait too")
+			return append(why, "further jobs wait too")
 		}
-		explained, err := w.client.Explain(ctx, paymentKey(order))
+		explained, err := w.client.Explain(ctx, left[i].Key)
 		if err != nil {
-			why = append(why, fmt.Sprintf("order %d waits, and why cannot be read: %v", order, err))
+			why = append(why, fmt.Sprintf("%s waits, and why cannot be read: %v", left[i].Key, err))
 			continue
 		}
-		why = append(why, fmt.Sprintf("order %d waits: %s", order, explained.Sentence))
+		why = append(why, fmt.Sprintf("%s waits: %s", left[i].Key, explained.Sentence))
 	}
 	return why
 }

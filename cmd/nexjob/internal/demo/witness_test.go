@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/harm"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/shop"
 	"github.com/nexjob/nexjob/sqlite"
 )
 
@@ -17,11 +19,11 @@ func TestWatchSaysWhyItEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	if err := openShop(t.Context(), store.DB(), nil); err != nil {
+	if err := shop.Open(t.Context(), store.DB(), nil); err != nil {
 		t.Fatal(err)
 	}
 	client := nexjob.NewClient(store, nexjob.ClientOptions{})
-	w := newWitness(client, store.DB(), &enqueuer{client: client}, nil)
+	w := newWitness(client, store.DB(), &arrivals{client: client}, new(harm.Hand), nil)
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(errTimeUp)
 	if err := w.watch(ctx, make(chan struct{})); !errors.Is(err, errTimeUp) {

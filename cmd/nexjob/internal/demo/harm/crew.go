@@ -1,4 +1,4 @@
-package demo
+package harm
 
 import (
 	"context"
@@ -9,18 +9,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
-	"time"
+
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/cast"
 )
 
-// stopTime is how long a worker process may take to stop when it is asked to.
-const stopTime = 10 * time.Second
-
-// crew keeps a number of worker processes running: one that was killed is started
+// Crew keeps a number of worker processes running: one that was killed is started
 // again under a new name. A process that ends in any other way ends the run.
-type crew struct {
-	dir      string // where each process writes its log
-	command  func(ctx context.Context, name string) *exec.Cmd
-	progress *progress
+type Crew struct {
+	dir     string // where each process writes its log
+	command func(ctx context.Context, name string) *exec.Cmd
+	say     func(format string, args ...any)
 
 	mu      sync.Mutex
 	alive   map[string]*process
@@ -32,18 +30,20 @@ type crew struct {
 type process struct {
 	cmd    *exec.Cmd
 	killed bool          // by us
+	spared bool          // not to be killed now
 	ended  chan struct{} // closed when the operating system says that it is gone
 }
 
-func newCrew(
-	dir string, p *progress, command func(ctx context.Context, name string) *exec.Cmd,
-) *crew {
-	return &crew{dir: dir, command: command, progress: p, alive: make(map[string]*process)}
+// NewCrew returns a crew whose processes log into a folder.
+func NewCrew(
+	dir string, say func(format string, args ...any), command func(ctx context.Context, name string) *exec.Cmd,
+) *Crew {
+	return &Crew{dir: dir, command: command, say: say, alive: make(map[string]*process)}
 }
 
-// run keeps n processes running until ctx ends, then asks them to stop and waits
+// Run keeps n processes running until ctx ends, then asks them to stop and waits
 // for it. It returns why a process ended by itself, if one did.
-func (c *crew) run(ctx context.Context, n int) error {
+func (c *Crew) Run(ctx context.Context, n int) error {
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	var seats sync.WaitGroup
@@ -59,11 +59,15 @@ func (c *crew) run(ctx context.Context, n int) error {
 }
 
 // seat runs one process after another.
-func (c *crew) seat(ctx context.Context, seat int) error {
+func (c *Crew) seat(ctx context.Context, seat int) error {
 	for life := 1; ctx.Err() == nil; life++ {
 		name := fmt.Sprintf("worker-%d.%d", seat, life)
 		p, err := c.start(ctx, name)
-		if err != nil {
+		switch {
+		case err == nil:
+		case ctx.Err() != nil: // it was asked to stop before it was there
+			continue
+		default:
 			return fmt.Errorf("demo: start %s: %w", name, err)
 		}
 		waitErr := p.cmd.Wait()
@@ -84,7 +88,7 @@ func (c *crew) seat(ctx context.Context, seat int) error {
 
 // start begins a process. Its standard input is a pipe that we hold: it ends when
 // we ask the process to stop, and also when we die, so that no worker is left over.
-func (c *crew) start(ctx context.Context, name string) (*process, error) {
+func (c *Crew) start(ctx context.Context, name string) (*process, error) {
 	log, err := os.Create(c.logFile(name))
 	if err != nil {
 		return nil, err
@@ -97,7 +101,8 @@ func (c *crew) start(ctx context.Context, name string) (*process, error) {
 		return nil, err
 	}
 	cmd.Cancel = stdin.Close
-	cmd.WaitDelay = stopTime
+	cmd.WaitDelay = cast.StopTime
+	tie(cmd)
 	p := &process{cmd: cmd, ended: make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,23 +111,23 @@ func (c *crew) start(ctx context.Context, name string) (*process, error) {
 	}
 	c.alive[name] = p
 	c.started++
-	c.progress.say("started %s (process %d)", name, cmd.Process.Pid)
+	c.say("started %s (process %d)", name, cmd.Process.Pid)
 	return p, nil
 }
 
-func (c *crew) end(name string, p *process) {
+func (c *Crew) end(name string, p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.alive, name)
 	close(p.ended)
 }
 
-// kill ends the named process with SIGKILL, or its like where there is none, and
-// waits until it is gone. It answers false if the process was dying already.
-func (c *crew) kill(name string) (pid int, killed bool) {
+// Kill ends the named process with SIGKILL, or its like where there is none, and
+// waits until it is gone. It answers false if the process was dying already, or is spared.
+func (c *Crew) Kill(name string) (pid int, killed bool) {
 	c.mu.Lock()
 	p, ok := c.alive[name]
-	if !ok || p.killed || p.cmd.Process.Kill() != nil {
+	if !ok || p.killed || p.spared || p.cmd.Process.Kill() != nil {
 		c.mu.Unlock()
 		return 0, false
 	}
@@ -133,17 +138,61 @@ func (c *crew) kill(name string) (pid int, killed bool) {
 	return p.cmd.Process.Pid, true
 }
 
-// counts returns how many processes were started and how many of them were killed.
-func (c *crew) counts() (started, killed int) {
+// Freeze stops the named process, and spares it. It answers false if the process was
+// dying already.
+func (c *Crew) Freeze(name string) (pid int, frozen bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, ok := c.alive[name]
+	if !ok || p.killed || suspend(p.cmd.Process) != nil {
+		return 0, false
+	}
+	p.spared = true
+	return p.cmd.Process.Pid, true
+}
+
+// Thaw lets a frozen process go on.
+func (c *Crew) Thaw(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, ok := c.alive[name]; ok {
+		_ = resume(p.cmd.Process) // it is ours and has not ended
+	}
+}
+
+// Spare keeps the named process from being killed, or no longer.
+func (c *Crew) Spare(name string, spare bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, ok := c.alive[name]; ok {
+		p.spared = spare
+	}
+}
+
+// Alive returns the processes that may be killed, in no order.
+func (c *Crew) Alive() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var names []string
+	for name, p := range c.alive {
+		if !p.killed && !p.spared {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Counts returns how many processes were started and how many of them were killed.
+func (c *Crew) Counts() (started, killed int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.started, c.killed
 }
 
-func (c *crew) logFile(name string) string { return filepath.Join(c.dir, name+".log") }
+func (c *Crew) logFile(name string) string { return filepath.Join(c.dir, name+".log") }
 
 // lastWords is the end of a process's log, for the message about its end.
-func (c *crew) lastWords(name string) string {
+func (c *Crew) lastWords(name string) string {
 	log, err := os.Open(c.logFile(name))
 	if err != nil {
 		return ""

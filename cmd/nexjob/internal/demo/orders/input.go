@@ -1,4 +1,9 @@
-package demo
+// Package orders reads what the demo works on: JSON Lines, an order each, of which
+// some come again. A mistake names its line, and nothing is taken of an input with one.
+//
+// It stands on the root package, for its strict reading of JSON, and knows nothing of
+// jobs or of the run. Start reading at Open, then at Line.
+package orders
 
 import (
 	"bufio"
@@ -16,27 +21,30 @@ import (
 	"github.com/nexjob/nexjob"
 )
 
-// shipped are the orders of a run without --input: ten, five of them sent more
-// than once.
+// shipped are the orders of a run without --input: twelve of nine customers, out of
+// order, five of them sent more than once.
 //
 //go:embed orders.jsonl
 var shipped []byte
 
-// shippedName is what messages about the shipped orders call them.
-const shippedName = "orders.jsonl"
+// Shipped is what messages call the orders that come with the program.
+const Shipped = "orders.jsonl"
 
 // Limits of the input. They keep a mistake, such as a file of another kind, from
 // being worked as if it were meant.
 const (
 	maxLine   = 64 << 10   // bytes of one line
-	maxOrders = 100_000    // different orders of one run
+	MaxOrders = 100_000    // different orders of one run
 	maxCents  = 99_999_999 // of one order
 	maxID     = 1 << 53    // the largest whole number that every JSON reader keeps
 )
 
 // Line is one line of the input: the shop is told of an order, perhaps again.
 type Line struct {
-	OrderID  int64  `json:"order_id"`
+	OrderID int64 `json:"order_id"`
+	// Customer is the e-mail address that the welcome goes to; several orders may have
+	// the same. An order without one has a customer to itself, customer-N@example.org.
+	Customer string `json:"customer"`
 	Cents    int64  `json:"cents"`
 	Currency string `json:"currency"` // three capital letters
 	// AfterSuccess says that this repeat is sent only once the order has been
@@ -59,15 +67,15 @@ func (e *InputError) Error() string {
 	return fmt.Sprintf("%s:%d: %s", e.Name, e.Line, e.Why)
 }
 
-// openInput reads all lines of the input: the shipped ones for "", standard input
-// for "-", else a file.
-func openInput(name string, stdin io.Reader) ([]Line, string, error) {
+// Open reads all lines of the input: the shipped ones for "", standard input for "-",
+// else a file. It returns the name that messages call it by.
+func Open(name string, stdin io.Reader) ([]Line, string, error) {
 	switch name {
 	case "":
-		lines, err := readInput(shippedName, bytes.NewReader(shipped))
-		return lines, shippedName, err
+		lines, err := read(Shipped, bytes.NewReader(shipped))
+		return lines, Shipped, err
 	case "-":
-		lines, err := readInput("stdin", stdin)
+		lines, err := read("stdin", stdin)
 		return lines, "stdin", err
 	}
 	file, err := os.Open(name)
@@ -75,7 +83,7 @@ func openInput(name string, stdin io.Reader) ([]Line, string, error) {
 		return nil, name, &InputError{Name: name, Why: unwrapPath(err)}
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	lines, err := readInput(name, file)
+	lines, err := read(name, file)
 	return lines, name, err
 }
 
@@ -87,9 +95,9 @@ func unwrapPath(err error) string {
 	return err.Error()
 }
 
-// readInput reads JSON Lines. It reads to the end before anything is done with a
+// read reads JSON Lines. It goes to the end before anything is done with a
 // line, so that a mistake in the last one leaves nothing half done.
-func readInput(name string, r io.Reader) ([]Line, error) {
+func read(name string, r io.Reader) ([]Line, error) {
 	scanner := bufio.NewScanner(r)
 	scanner.Buffer(make([]byte, 0, 4096), maxLine)
 	var lines []Line
@@ -123,8 +131,8 @@ func readInput(name string, r io.Reader) ([]Line, error) {
 		return nil, &InputError{Name: name, Line: number + 1, Why: unwrapPath(err)}
 	case len(lines) == 0:
 		return nil, &InputError{Name: name, Why: "there is no order in it"}
-	case len(first) > maxOrders:
-		return nil, &InputError{Name: name, Why: fmt.Sprintf("%d orders: at most %d", len(first), maxOrders)}
+	case len(first) > MaxOrders:
+		return nil, &InputError{Name: name, Why: fmt.Sprintf("%d orders: at most %d", len(first), MaxOrders)}
 	}
 	return lines, nil
 }
@@ -150,9 +158,12 @@ func parseLine(text []byte) (Line, error) {
 		return line, errors.New(jsonFault(err))
 	}
 	for name := range names { // Unmarshal would also take Cents for cents
-		if !slices.Contains([]string{"order_id", "cents", "currency", "after_success"}, name) {
-			return line, fmt.Errorf("%q is no field of an order: want order_id, cents, currency, after_success", name)
+		if !slices.Contains([]string{"order_id", "customer", "cents", "currency", "after_success"}, name) {
+			return line, fmt.Errorf("%q is no field of an order: want order_id, customer, cents, currency, after_success", name)
 		}
+	}
+	if _, given := names["customer"]; !given {
+		line.Customer = fmt.Sprintf("customer-%d@example.org", line.OrderID)
 	}
 	switch {
 	case line.OrderID < 1 || line.OrderID > maxID:
@@ -161,8 +172,23 @@ func parseLine(text []byte) (Line, error) {
 		return line, fmt.Errorf("cents is %d or missing: want 1 to %d", line.Cents, maxCents)
 	case len(line.Currency) != 3 || strings.Trim(line.Currency, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "":
 		return line, fmt.Errorf("currency is %q or missing: want three capital letters", line.Currency)
+	case !isAddress(line.Customer):
+		return line, fmt.Errorf("customer is %q: want a plain e-mail address such as ada@example.org", line.Customer)
 	}
 	return line, nil
+}
+
+// maxAddress is the longest address that SMTP can carry (RFC 5321, 4.5.3.1.3).
+const maxAddress = 254
+
+// isAddress takes addresses without quoting or comments, which stand in SMTP and in a
+// header as they are. No mail leaves this machine, so nobody asks whose they are.
+func isAddress(text string) bool {
+	name, domain, ok := strings.Cut(text, "@")
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"
+	return ok && len(text) <= maxAddress && len(name) <= 64 && name != "" && domain != "" &&
+		strings.Trim(name, letters+"+_") == "" && strings.Trim(domain, letters) == "" &&
+		!strings.Contains(text, "..") && strings.Trim(name, ".") == name && strings.Trim(domain, ".-") == domain
 }
 
 // jsonFault words what the decoder found for someone who wrote the line, not the
@@ -198,24 +224,28 @@ func agrees(line Line, first place) error {
 		return fmt.Errorf("order %d is repeated after its success, but no line before this one sends it", line.OrderID)
 	case first.number == 0:
 		return nil
+	case line.Customer != first.line.Customer:
+		return fmt.Errorf("order %d is of %s here and of %s on line %d: give a changed order a number of its own",
+			line.OrderID, line.Customer, first.line.Customer, first.number)
 	case line.Cents != first.line.Cents || line.Currency != first.line.Currency:
 		return fmt.Errorf("order %d is %s here and %s on line %d: give a changed order a number of its own",
-			line.OrderID, line.amount(), first.line.amount(), first.number)
+			line.OrderID, line.Amount(), first.line.Amount(), first.number)
 	}
 	return nil
 }
 
-func (l Line) amount() string {
+// Amount returns the amount as people write it.
+func (l Line) Amount() string {
 	return fmt.Sprintf("%d.%02d %s", l.Cents/100, l.Cents%100, l.Currency)
 }
 
-// selectOrders returns the lines of the first n different orders. When the input
-// holds fewer, the rest is made up from the seed, with repeats in the same
+// Select returns the lines of the first n different orders. When the input holds
+// fewer, the rest is made up, with repeats and shared customers in about the same
 // proportion; n = 0 takes what the input holds.
-func selectOrders(lines []Line, n int, seed uint64) []Line {
+func Select(lines []Line, n int, random *rand.Rand) []Line {
 	chosen := make(map[int64]bool)
 	var selected []Line
-	last := int64(0)
+	last := Line{}
 	for _, line := range lines {
 		if !chosen[line.OrderID] {
 			if n > 0 && len(chosen) == n {
@@ -223,13 +253,16 @@ func selectOrders(lines []Line, n int, seed uint64) []Line {
 			}
 			chosen[line.OrderID] = true
 		}
-		last = max(last, line.OrderID)
+		last.OrderID = max(last.OrderID, line.OrderID)
 		selected = append(selected, line)
 	}
-	random := newRandom(seed, streamOrders)
 	for missing := n - len(chosen); missing > 0; missing-- {
-		last++
-		line := Line{OrderID: last, Cents: 100 + random.Int64N(50_000), Currency: "EUR"}
+		line := Line{OrderID: last.OrderID + 1, Cents: 100 + random.Int64N(50_000), Currency: "EUR"}
+		line.Customer = fmt.Sprintf("customer-%d@example.org", line.OrderID)
+		if random.IntN(10) < 3 && last.Customer != "" {
+			line.Customer = last.Customer
+		}
+		last = line
 		selected = append(selected, line)
 		if random.IntN(10) < 3 {
 			selected = append(selected, line)
@@ -242,28 +275,24 @@ func selectOrders(lines []Line, n int, seed uint64) []Line {
 	return selected
 }
 
-// orderIDs returns the different orders, in order of their first line.
-func orderIDs(lines []Line) []int64 {
-	seen := make(map[int64]bool)
-	var ids []int64
-	for _, line := range lines {
-		if !seen[line.OrderID] {
-			seen[line.OrderID] = true
-			ids = append(ids, line.OrderID)
-		}
-	}
-	return ids
+// First returns each different order once, by its first line.
+func First(lines []Line) []Line {
+	return firstBy(lines, func(l Line) int64 { return l.OrderID })
 }
 
-// The streams of one seed: what draws from one does not move the others, so that
-// the same seed kills at the same orders whatever else was drawn.
-const (
-	streamOrders uint64 = iota + 1
-	streamKills
-	streamEnqueue
-	streamProvider
-)
+// FirstOfCustomers returns the first line of each different customer.
+func FirstOfCustomers(lines []Line) []Line {
+	return firstBy(lines, func(l Line) string { return l.Customer })
+}
 
-func newRandom(seed, stream uint64) *rand.Rand {
-	return rand.New(rand.NewPCG(seed, stream)) //nolint:gosec // a run must be repeatable from its seed
+func firstBy[K comparable](lines []Line, of func(Line) K) []Line {
+	seen := make(map[K]bool)
+	var first []Line
+	for _, line := range lines {
+		if key := of(line); !seen[key] {
+			seen[key] = true
+			first = append(first, line)
+		}
+	}
+	return first
 }

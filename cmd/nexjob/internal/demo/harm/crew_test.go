@@ -1,4 +1,4 @@
-package demo
+package harm
 
 import (
 	"bytes"
@@ -21,6 +21,8 @@ func TestMain(m *testing.M) {
 	case "works":
 		fmt.Fprintln(os.Stderr, "working")
 		_, _ = io.Copy(io.Discard, os.Stdin)
+	case "leads":
+		lead()
 	case "fails":
 		fmt.Fprintln(os.Stderr, "the storage is on fire")
 		os.Exit(3)
@@ -28,10 +30,16 @@ func TestMain(m *testing.M) {
 }
 
 // crewOf returns a crew of this test binary, and what its progress said.
-func crewOf(t *testing.T, how string) (*crew, *bytes.Buffer) {
+func crewOf(t *testing.T, how string) (*Crew, *bytes.Buffer) {
 	t.Helper()
 	var said bytes.Buffer
-	return newCrew(t.TempDir(), newProgress(&said), func(ctx context.Context, name string) *exec.Cmd {
+	var mu sync.Mutex
+	say := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(&said, format+"\n", args...)
+	}
+	return NewCrew(t.TempDir(), say, func(ctx context.Context, name string) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, os.Args[0])
 		cmd.Env = append(os.Environ(), "DEMO_TEST_WORKER="+how)
 		return cmd
@@ -55,7 +63,7 @@ func TestKilledWorkersAreStartedAgain(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	var err error
-	running.Go(func() { err = c.run(ctx, 2) })
+	running.Go(func() { err = c.Run(ctx, 2) })
 	alive := func(name string) func() bool {
 		return func() bool {
 			c.mu.Lock()
@@ -64,14 +72,14 @@ func TestKilledWorkersAreStartedAgain(t *testing.T) {
 		}
 	}
 	waitFor(t, "two workers", func() bool { return alive("worker-1.1")() && alive("worker-2.1")() })
-	pid, killed := c.kill("worker-1.1")
+	pid, killed := c.Kill("worker-1.1")
 	if !killed || pid <= 0 {
 		t.Errorf("kill answered %d, %t", pid, killed)
 	}
 	if alive("worker-1.1")() {
 		t.Error("the killed process is still known as alive")
 	}
-	if _, killed := c.kill("worker-1.1"); killed {
+	if _, killed := c.Kill("worker-1.1"); killed {
 		t.Error("a dead worker was killed again")
 	}
 	waitFor(t, "its successor", alive("worker-1.2"))
@@ -83,7 +91,7 @@ func TestKilledWorkersAreStartedAgain(t *testing.T) {
 	if err != nil {
 		t.Errorf("a stop in order was answered %v", err)
 	}
-	if started, killed := c.counts(); started != 3 || killed != 1 {
+	if started, killed := c.Counts(); started != 3 || killed != 1 {
 		t.Errorf("%d started and %d killed, want 3 and 1", started, killed)
 	}
 	if text := said.String(); strings.Count(text, "started worker-") != 3 {
@@ -93,7 +101,7 @@ func TestKilledWorkersAreStartedAgain(t *testing.T) {
 
 func TestAWorkerThatEndsByItselfEndsTheRun(t *testing.T) {
 	c, _ := crewOf(t, "fails")
-	err := c.run(t.Context(), 2)
+	err := c.Run(t.Context(), 2)
 	if err == nil || !strings.Contains(err.Error(), "ended by itself: exit status 3") ||
 		!strings.Contains(err.Error(), "the storage is on fire") {
 		t.Errorf("got %v", err)
@@ -105,7 +113,40 @@ func TestAProgramThatCannotBeStarted(t *testing.T) {
 	c.command = func(ctx context.Context, _ string) *exec.Cmd {
 		return exec.CommandContext(ctx, t.TempDir()+"/none")
 	}
-	if err := c.run(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "start worker-1.1") {
+	if err := c.Run(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "start worker-1.1") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestAFrozenWorkerIsSpared: a kill would take the freeze's proof away.
+func TestAFrozenWorkerIsSpared(t *testing.T) {
+	if !CanFreeze {
+		t.Skip("this system cannot stop a process, and the demo leaves freezes out")
+	}
+	c, _ := crewOf(t, "works")
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	var err error
+	running.Go(func() { err = c.Run(ctx, 1) })
+	waitFor(t, "the worker", func() bool { return len(c.Alive()) == 1 })
+	pid, frozen := c.Freeze("worker-1.1")
+	if !frozen || pid <= 0 || len(c.Alive()) != 0 {
+		t.Errorf("freeze answered %d, %t, and alive to be killed are %v", pid, frozen, c.Alive())
+	}
+	if _, killed := c.Kill("worker-1.1"); killed {
+		t.Error("a spared worker was killed")
+	}
+	c.Thaw("worker-1.1")
+	c.Spare("worker-1.1", false)
+	if _, killed := c.Kill("worker-1.1"); !killed {
+		t.Error("it is spared for ever")
+	}
+	if _, frozen := c.Freeze("worker-1.1"); frozen {
+		t.Error("a dead worker was frozen")
+	}
+	stop()
+	running.Wait()
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -9,33 +9,38 @@ import (
 	"slices"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/audit"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/shop"
 )
 
 // gather reads the records of all parties.
-func (s *stage) gather(ctx context.Context) (*evidence, error) {
+func (s *stage) gather(ctx context.Context) (*audit.Evidence, error) {
 	db := s.store.DB()
-	e := &evidence{
-		answers: s.enqueuer.list(0), payments: s.provider.Payments(), replayed: s.provider.Replayed(),
-		kills: s.kills.list(), stale: s.stale.list(),
+	e := &audit.Evidence{
+		Answers: s.arrivals.list(0), Payments: s.services.payment.Payments(), Messages: s.services.mail.Messages(),
+		Deliveries: s.services.webhook.Deliveries(),
+		Replayed:   s.services.payment.Replayed() + s.services.webhook.Replayed(),
+		Blows:      s.hand.Blows(), Stale: s.ghost.Writes(), StaleByWorkers: s.hand.StaleRefused(),
+		Torn: s.witness.seenTorn(),
 	}
-	e.started, e.killed = s.crew.counts()
-	for torn := range inOrder(s.witness.torn) {
-		e.torn = append(e.torn, torn)
-	}
+	e.Started, e.Killed = s.crew.Counts()
 	var err error
-	if e.jobs, err = s.allJobs(ctx); err != nil {
+	if e.Jobs, err = s.allJobs(ctx); err != nil {
 		return nil, err
 	}
-	if e.effects, err = s.allEffects(ctx, e.jobs); err != nil {
+	if e.Effects, err = s.allEffects(ctx, e.Jobs); err != nil {
 		return nil, err
 	}
-	if e.invoices, err = invoicesAfter(ctx, db, 0); err != nil {
-		return nil, err
+	if e.Invoices, err = shop.Invoices(ctx, db, 0); err != nil {
+		return nil, fmt.Errorf("demo: %w", err)
 	}
-	if e.paid, err = paidOrders(ctx, db); err != nil {
-		return nil, err
+	if e.Noted, err = shop.Deliveries(ctx, db, 0); err != nil {
+		return nil, fmt.Errorf("demo: %w", err)
 	}
-	if err := db.QueryRowContext(ctx, `PRAGMA integrity_check`).Scan(&e.integrity); err != nil {
+	if e.Paid, err = shop.Payments(ctx, db); err != nil {
+		return nil, fmt.Errorf("demo: %w", err)
+	}
+	if err := db.QueryRowContext(ctx, `PRAGMA integrity_check`).Scan(&e.Integrity); err != nil {
 		return nil, fmt.Errorf("demo: check the database file: %w", err)
 	}
 	return e, nil
@@ -88,9 +93,10 @@ func (s *stage) allEffects(ctx context.Context, jobs []nexjob.Job) ([]nexjob.Rec
 
 // keepRecords leaves the report and the records that are not in the database beside
 // it, for people.
-func keepRecords(dir string, e *evidence, r *Report) error {
+func keepRecords(dir string, e *audit.Evidence, r *audit.Report) error {
 	for name, record := range map[string]any{
-		"report.json": r, "payments.json": e.payments, "kills.json": e.kills,
+		"report.json": r, "payments.json": e.Payments, "mails.json": e.Messages,
+		"webhooks.json": e.Deliveries, "kills.json": e.Blows,
 	} {
 		text, err := json.MarshalIndent(record, "", "  ")
 		if err == nil {
