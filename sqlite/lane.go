@@ -146,8 +146,7 @@ func (l *lane) do(ctx context.Context, c *call) error {
 func (l *lane) serve(ctx context.Context) {
 	defer close(l.ended)
 	for range l.wake {
-		for l.anyone() {
-			runtime.Gosched() // let those who come back from the last commit join in
+		for l.gather() > 0 {
 			l.turn(ctx)
 		}
 		l.mu.Lock()
@@ -159,10 +158,24 @@ func (l *lane) serve(ctx context.Context) {
 	}
 }
 
-func (l *lane) anyone() bool {
+// gather returns how many calls wait, after it has let those come who are ready to:
+// callers that return from the last commit join the next one together.
+func (l *lane) gather() int {
+	n := l.count()
+	for n > 0 {
+		runtime.Gosched()
+		before := n
+		if n = l.count(); n <= before {
+			break
+		}
+	}
+	return n
+}
+
+func (l *lane) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.waiting) > 0
+	return len(l.waiting)
 }
 
 // turn runs one transaction. The calls are taken up once the write lock is held:

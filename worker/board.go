@@ -95,6 +95,14 @@ func (b *board) unsettled() int {
 	return n
 }
 
+// pilesUp reports whether more than n attempts wait for their settlement to be written.
+func (b *board) pilesUp(n int) bool {
+	b.mu.Lock()
+	few := len(b.attempts) <= n // so usually nobody counts
+	b.mu.Unlock()
+	return !few && b.unsettled() > n
+}
+
 // renewable returns the attempts whose leases are to be renewed. One that is
 // completing is left out: its transaction holds the row, and a snapshot
 // transaction could not commit past our write. One that is settling is left out,

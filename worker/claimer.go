@@ -28,8 +28,12 @@ func (w *Worker) claimer(stop, base context.Context) {
 	var notBefore time.Time // the back-off of a failure
 	var asked, poll time.Time
 	for stop.Err() == nil {
-		free := w.freeSlots()
-		if want && free > 0 && !time.Now().Before(notBefore) {
+		free := 0
+		if want && !time.Now().Before(notBefore) {
+			free = w.freeSlots()
+		}
+		if free > 0 {
+			free = gather(w.freeSlots)
 			asked = time.Now()
 			got, err := w.claim(stop, base, free)
 			switch {
@@ -75,7 +79,7 @@ func (w *Worker) listen() (rings <-chan struct{}, stop func()) {
 // once, and none while settlements pile up that cannot be written.
 func (w *Worker) freeSlots() int {
 	slots := int(w.slots.Load())
-	if w.board.unsettled() > max(2*slots, maxClaim) {
+	if w.board.pilesUp(max(2*slots, maxClaim)) {
 		return 0
 	}
 	return min(max(slots-w.board.running(), 0), maxClaim)

@@ -50,8 +50,16 @@ func (s *settler) put(items []pending) {
 	}
 }
 
+// waiting returns how many settlements wait to be written.
+func (s *settler) waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue)
+}
+
 // take returns the next batch, oldest first.
 func (s *settler) take() []pending {
+	gather(s.waiting)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := min(len(s.queue), maxSettle)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -224,6 +225,22 @@ func (w *Worker) kick() {
 	case w.wake <- struct{}{}:
 	default:
 	}
+}
+
+// gather lets others run as long as that makes more of what is counted, and returns how
+// many there are then: handlers that are about to return join the batch that is to be
+// written, and free their slots for the claim that is to be made. It waits for nobody
+// who is not ready to run.
+func gather(count func() int) int {
+	n := count()
+	for n > 0 {
+		runtime.Gosched()
+		before := n
+		if n = count(); n <= before {
+			break
+		}
+	}
+	return n
 }
 
 // random returns a number in [0, 1) for jitter.
