@@ -140,9 +140,9 @@ func (t *tables) KeysOver(_ context.Context, now time.Time, n int) ([]nexjob.Key
 }
 
 // WriteKeys keeps changed rows.
-func (t *tables) WriteKeys(_ context.Context, put []nexjob.KeyRow, gone []string) error {
-	for i := range put {
-		t.setKey(put[i].Key, &put[i])
+func (t *tables) WriteKeys(_ context.Context, put []*nexjob.KeyRow, gone []string) error {
+	for _, row := range put {
+		t.setKey(row.Key, row)
 	}
 	for _, key := range gone {
 		t.setKey(key, nil)

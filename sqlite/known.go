@@ -122,7 +122,6 @@ func (r *rows) remember(writes []onewriter.JobWrite) {
 			delete(r.held, j.ID)
 			continue
 		case writes[i].Was == nil:
-			r.seq = max(r.seq, r.places[j.ID].seq)
 			if j.ID.Compare(r.newest) > 0 {
 				r.newest = j.ID
 			}

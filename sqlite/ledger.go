@@ -207,8 +207,8 @@ func (r *rows) keyRows(ctx context.Context, name string, args ...any) ([]nexjob.
 	var found []nexjob.KeyRow
 	err := r.each(ctx, name, func(v values) error {
 		row := v.key()
-		r.keys.hold(row.Key, row.Job)
-		r.keys.found(row.Key)
+		r.keys.name(row.Key, row.Job)
+		r.keys.written(row.Key, true)
 		found = append(found, row)
 		return nil
 	}, args...)
@@ -226,24 +226,23 @@ func (v values) key() nexjob.KeyRow {
 
 // WriteKeys writes changed rows, which have been read before, after the jobs of the
 // same flush. A job that its key does not name any more is told so.
-func (r *rows) WriteKeys(ctx context.Context, put []nexjob.KeyRow, gone []string) error {
+func (r *rows) WriteKeys(ctx context.Context, put []*nexjob.KeyRow, gone []string) error {
 	for _, key := range gone {
-		r.keys.hold(key, nexjob.ID{})
-		delete(r.keys.there, key)
+		r.keys.name(key, nexjob.ID{})
+		r.keys.written(key, false)
 		if _, err := r.exec(ctx, "drop key", []byte(key)); err != nil {
 			return err
 		}
 	}
-	var added []any
+	added := make([]any, 0, addKey.own*len(put))
 	var changed []*nexjob.KeyRow
-	for i := range put {
-		k := &put[i]
-		r.keys.hold(k.Key, k.Job)
-		if r.keys.there[k.Key] {
+	for _, k := range put {
+		r.keys.name(k.Key, k.Job)
+		if r.keys.stored(k.Key) {
 			changed = append(changed, k)
 			continue
 		}
-		r.keys.found(k.Key)
+		r.keys.written(k.Key, true)
 		added = append(added, []byte(k.Key), k.Job[:])
 		if k.Ended != 0 || k.Cleared || !k.Until.IsZero() {
 			changed = append(changed, k)
@@ -273,33 +272,43 @@ func (r *rows) WriteKeys(ctx context.Context, put []nexjob.KeyRow, gone []string
 // keyNotes follow, for the length of a transaction, which job each key names, so
 // that jobs which lose their keys are found without looking for them.
 type keyNotes struct {
-	holders map[string]nexjob.ID
-	there   map[string]bool // keys that have a row
-	left    []nexjob.ID     // jobs whose keys have gone on
+	of   map[string]keyNote
+	left []nexjob.ID // jobs whose keys have gone on
 }
 
-// add notes a new job: its key is about to name it.
-func (n *keyNotes) add(j *nexjob.Job) {
-	if j.Key != "" {
-		n.hold(j.Key, j.ID)
+type keyNote struct {
+	job nexjob.ID // zero: none
+	row bool      // the key has a row
+}
+
+// expect makes room for keys.
+func (n *keyNotes) expect(keys int) {
+	if len(n.of) == 0 {
+		n.of = make(map[string]keyNote, keys)
 	}
 }
 
-// found notes that a key has a row.
-func (n *keyNotes) found(key string) {
-	if n.there == nil {
-		n.there = make(map[string]bool)
-	}
-	n.there[key] = true
+// written notes whether a key has a row.
+func (n *keyNotes) written(key string, row bool) {
+	note := n.of[key]
+	note.row = row
+	n.expect(0)
+	n.of[key] = note
 }
 
-// hold notes that a key names a job, zero for none.
-func (n *keyNotes) hold(key string, job nexjob.ID) {
-	if n.holders == nil {
-		n.holders = make(map[string]nexjob.ID)
+// stored reports whether a key has a row.
+func (n *keyNotes) stored(key string) bool { return n.of[key].row }
+
+// name notes that a key names a job, zero for none.
+func (n *keyNotes) name(key string, job nexjob.ID) {
+	note := n.of[key]
+	if note.job == job {
+		return
 	}
-	if was := n.holders[key]; !was.IsZero() && was != job {
-		n.left = append(n.left, was)
+	if !note.job.IsZero() {
+		n.left = append(n.left, note.job)
 	}
-	n.holders[key] = job
+	note.job = job
+	n.expect(0)
+	n.of[key] = note
 }

@@ -85,6 +85,9 @@ SELECT j.id, b.args, b.tags, b.meta
 FROM json_each(?) e CROSS JOIN nexjob_jobs j ON j.id = unhex(e.value)
   CROSS JOIN nexjob_bodies b ON b.seq = j.seq
 
+-- name: place
+SELECT seq, flags FROM nexjob_jobs WHERE id = ?
+
 -- name: newest
 -- The bounds of what is stored: a job above them is new.
 SELECT (SELECT max(seq) FROM nexjob_jobs), (SELECT max(id) FROM nexjob_jobs)

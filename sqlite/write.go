@@ -43,7 +43,7 @@ func (r *rows) WriteJobs(ctx context.Context, writes []onewriter.JobWrite) error
 				return err
 			}
 		case w.Was != nil:
-			c, err := r.change(w)
+			c, err := r.change(ctx, w)
 			if err != nil {
 				return err
 			}
@@ -65,8 +65,8 @@ func (r *rows) WriteJobs(ctx context.Context, writes []onewriter.JobWrite) error
 }
 
 // change prepares the write of a job that is stored.
-func (r *rows) change(w *onewriter.JobWrite) (c change, err error) {
-	at, err := r.placeOf(w.Job.ID)
+func (r *rows) change(ctx context.Context, w *onewriter.JobWrite) (c change, err error) {
+	at, err := r.placeOf(ctx, w.Job.ID)
 	if err != nil {
 		return change{}, err
 	}
@@ -84,13 +84,20 @@ func (r *rows) change(w *onewriter.JobWrite) (c change, err error) {
 	return c, err
 }
 
-// placeOf returns where a job stands that was read before, here or by an earlier
-// transaction.
-func (r *rows) placeOf(id nexjob.ID) (place, error) {
+// placeOf returns where a job stands: it was read before, or added by this unit.
+func (r *rows) placeOf(ctx context.Context, id nexjob.ID) (place, error) {
 	if at, ok := r.places[id]; ok {
 		return at, nil
 	}
-	return place{}, fmt.Errorf("job %s is written before it was read", id)
+	at := place{seq: -1}
+	err := r.each(ctx, "place", func(v values) error {
+		at = place{seq: v.int64(0), apart: v.int64(1)&flagApart != 0}
+		return nil
+	}, id[:])
+	if err == nil && at.seq < 0 {
+		err = fmt.Errorf("job %s is not stored", id)
+	}
+	return at, err
 }
 
 // changeJobs writes jobs that are stored, those that ended first.
@@ -130,8 +137,11 @@ func (r *rows) addJobs(ctx context.Context, added []*nexjob.Job) error {
 	var groups []*group
 	at := make(map[shape]*group)
 	apart := make(map[nexjob.ID]body)
-	for _, j := range added {
-		r.keys.add(j)
+	r.keys.expect(len(added))
+	for i, j := range added {
+		if j.Key != "" { // it is about to name the job
+			r.keys.name(j.Key, j.ID)
+		}
 		b, large, err := bodyOf(j)
 		if err != nil {
 			return err
@@ -147,6 +157,9 @@ func (r *rows) addJobs(ctx context.Context, added []*nexjob.Job) error {
 		g := at[s]
 		if g == nil {
 			g = &group{shape: s}
+			if i == 0 { // most often all are alike
+				g.rows, g.args = make([]fresh, 0, len(added)), make([]any, 0, addJob.own*len(added))
+			}
 			at[s] = g
 			groups = append(groups, g)
 		}
@@ -163,6 +176,7 @@ func (r *rows) addJobs(ctx context.Context, added []*nexjob.Job) error {
 		}
 		seq += int64(len(g.rows))
 	}
+	r.seq = seq - 1
 	return nil
 }
 
@@ -173,9 +187,7 @@ func (r *rows) addGroup(ctx context.Context, g *group, seq int64, apart map[nexj
 	}
 	for i := range g.rows {
 		f := &g.rows[i]
-		b, large := apart[f.job.ID]
-		r.stands(f.job.ID, place{seq: seq, apart: large})
-		if large {
+		if b, large := apart[f.job.ID]; large {
 			if _, err := r.exec(ctx, "put body", append([]any{seq}, b.columns()...)...); err != nil {
 				return err
 			}
@@ -297,7 +309,7 @@ func (r *rows) writeExtras(ctx context.Context, was, is *nexjob.Job) error {
 }
 
 func (r *rows) dropJob(ctx context.Context, was *nexjob.Job) error {
-	at, err := r.placeOf(was.ID)
+	at, err := r.placeOf(ctx, was.ID)
 	if err != nil {
 		return err
 	}

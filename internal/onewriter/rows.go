@@ -61,8 +61,8 @@ type KeyRows interface {
 	// KeysOver returns at most n rows whose own life ended at or before now, the
 	// longest ago first.
 	KeysOver(ctx context.Context, now time.Time, n int) ([]nexjob.KeyRow, error)
-	// WriteKeys adds or changes rows, and removes others.
-	WriteKeys(ctx context.Context, put []nexjob.KeyRow, gone []string) error
+	// WriteKeys adds or changes rows, which are the unit's own, and removes others.
+	WriteKeys(ctx context.Context, put []*nexjob.KeyRow, gone []string) error
 }
 
 // ReceiptRows reads and writes receipts.

@@ -159,13 +159,13 @@ func (u *Unit) flushJobs(ctx context.Context, last bool) error {
 }
 
 func (u *Unit) flushKeys(ctx context.Context) error {
-	var put []nexjob.KeyRow
+	put := make([]*nexjob.KeyRow, 0, len(u.keys))
 	var gone []string
 	for _, s := range u.keys {
 		switch {
 		case !s.dirty:
 		case s.there:
-			put = append(put, s.row)
+			put = append(put, &s.row)
 		default:
 			gone = append(gone, s.row.Key)
 		}
@@ -175,7 +175,7 @@ func (u *Unit) flushKeys(ctx context.Context) error {
 		return nil
 	}
 	u.wrote = true
-	slices.SortFunc(put, func(a, b nexjob.KeyRow) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(put, func(a, b *nexjob.KeyRow) int { return cmp.Compare(a.Key, b.Key) })
 	slices.Sort(gone)
 	return u.rows.WriteKeys(ctx, put, gone)
 }
