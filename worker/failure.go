@@ -31,9 +31,13 @@ func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
 // RetryAfter marks an error after which the next try makes sense no sooner than d,
-// as an outside service says with Retry-After. It spends a try like any error. Up
-// to a tenth of d is added at random, so that a thousand jobs that were told the
-// same do not come back in one second.
+// as an outside service says with Retry-After. It spends a try like any error. d
+// stands in the place of the kind's back-off, longer or shorter. Up to a tenth of it
+// is added at random, so that a thousand jobs that were told the same do not come
+// back in one second.
+//
+// A d of 0 or less says nothing, as a header that is missing or lies in the past: the
+// next try comes after the kind's back-off, as with any error.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		err = errors.New("worker: retry asked for")
@@ -42,7 +46,7 @@ func RetryAfter(d time.Duration, err error) error {
 }
 
 type retryAfterError struct {
-	after time.Duration
+	after time.Duration // 0: nobody said
 	err   error
 }
 
@@ -196,7 +200,7 @@ func (w *Worker) failedTry(a *attempt, err error) (end nexjob.Settlement) {
 	switch {
 	case errors.As(err, &permanent), errors.Is(err, nexjob.ErrEffectMismatch), tries >= job.MaxAttempts:
 		return ending(a, nexjob.EndFailed, 0, err)
-	case errors.As(err, &later):
+	case errors.As(err, &later) && later.after > 0:
 		wait = later.after + time.Duration(random()*float64(min(later.after, 10*time.Minute))/10)
 	default:
 		wait = a.handler.retry.After(tries, random())
