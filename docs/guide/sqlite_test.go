@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -130,11 +131,13 @@ func Example_tooLong() {
 	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
 	_, err = client.Enqueue(short, Webhook.New(Event{ID: "e2"}, nexjob.Options{}))
-	fmt.Println(errors.Is(err, context.DeadlineExceeded), err)
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	fmt.Println(regexp.MustCompile(`waited \d+ms`).ReplaceAllString(err.Error(), "waited 200ms"))
 	fail(tx.Rollback())
 	// Output:
 	// sqlite: in tx: the transaction held the file for longer than 100ms and was rolled back: keep slow work, such as calls of other services, out of it, and enqueue in it with Client.In, for Client.Enqueue waits until it ends (sql: transaction has already been committed or rolled back)
-	// true nexjob: enqueue: sqlite: enqueue: context deadline exceeded
+	// true
+	// nexjob: enqueue: sqlite: enqueue: waited 200ms for the file: another writer holds it, such as another process, an open sqlite3 shell, or a transaction begun on DB or on a pool of your own; end that sooner, or wait longer: context deadline exceeded
 }
 
 // A transaction of the user's own connections that begins with a read can no longer
