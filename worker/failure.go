@@ -90,7 +90,8 @@ func (e *PanicError) Unwrap() error {
 // may not have happened, and nothing but a look-up or a person can tell.
 type uncertainError struct {
 	lookup bool          // the handler can ask the outside service
-	after  time.Duration // a look-up makes no sense sooner
+	asked  bool          // it was asked when it could have said "not applied", and that counts
+	after  time.Duration // the next look-up makes no sense sooner; without asked it comes then
 	still  *nexjob.StillUnknownError
 	err    error // what was met, may be nil
 }
@@ -139,6 +140,10 @@ func (e *StopError) Error() string {
 // noTimeDelay is when an attempt is made anew that had too little of its lease left to
 // send an effect, because its lease could not be renewed.
 const noTimeDelay = time.Second
+
+// firstLookup is how long after its outcome became unknown an effect is looked up: that
+// it was applied counts at once, and a reply that was merely lost is mostly known by then.
+const firstLookup = time.Second
 
 // judge says how an attempt ends by what its handler returned. An error of the
 // user's own type may panic in any of its methods; that, too, only fails the try.
@@ -220,15 +225,19 @@ func bareTry(a *attempt, text string) nexjob.Settlement {
 }
 
 // uncertainEnd ends an attempt as uncertain: looked up again after a back-off, or,
-// without a look-up or past its limit, waiting for a person. The storage counts
-// these ends, the first included, which was no look-up yet.
+// without a look-up or past its limit, waiting for a person. The storage counts as the
+// limit does: look-ups that came too early to say "not applied" are free, and after
+// them it is asked at the first moment when it may.
 func (w *Worker) uncertainEnd(a *attempt, unknown *uncertainError, err error) nexjob.Settlement {
 	if err == nil {
 		err = unknown
 	}
 	ends := a.run.job.Lookups + 1
-	if !unknown.lookup || ends > w.options.LookupLimit {
+	switch {
+	case !unknown.lookup, unknown.asked && ends >= w.options.LookupLimit:
 		return ending(a, nexjob.EndUncertain, 0, err)
+	case !unknown.asked:
+		return ending(a, nexjob.EndUncertain, max(unknown.after, firstLookup), err)
 	}
 	wait := w.options.LookupBackoff.After(ends, random())
 	return ending(a, nexjob.EndUncertain, max(wait, unknown.after), err)

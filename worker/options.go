@@ -51,10 +51,14 @@ type Options struct {
 	RetentionEvery time.Duration
 
 	// LookupBackoff is the wait between look-ups of an effect whose outcome is
-	// not known; default from 1 min, doubling, to 1 h.
+	// not known; default from 1 min, doubling, to 1 h. It begins with the first
+	// look-up that may say NotApplied. One look-up comes before that, a second after
+	// the outcome became unknown, for Applied counts at once; if it finds nothing,
+	// the next one comes exactly when NotApplied is accepted: see Effect.LookupAfter.
 	LookupBackoff nexjob.Retry
 	// LookupLimit is how many look-ups may end still unknown before the job waits
-	// for a person; default 20.
+	// for a person; default 20. Those that came too early for NotApplied are not
+	// counted.
 	LookupLimit int
 
 	// Logger takes the worker's own lines and those of Run.Logger; default
