@@ -25,7 +25,17 @@ type Options struct {
 	Weighted bool
 
 	// Lease is how long a claim lives without a renewal; renewed at a third of it.
-	// A job of a worker that died runs again after at most this long. Default 30 s.
+	// Default 30 s.
+	//
+	// The job of a worker that died runs again a Lease and a Poll later at most, as
+	// long as another worker is at work on the same storage (a second and later crash
+	// of one job adds a back-off). On memory and SQLite, which have one writer, time in
+	// which nobody wrote does not count, lest a machine that slept, or a transaction
+	// that held the file, take jobs from workers that live. So if the only worker died,
+	// the job runs when one has been there again for what was left of the lease, at
+	// least a third of it and at most all, however long ago that was. Idle workers
+	// write often enough, if they Poll more often than every sixth of Lease; if less,
+	// up to two leases may be added.
 	Lease time.Duration
 	// Poll is how often an idle worker looks for work that nothing told it of;
 	// default 1 s, with jitter.
