@@ -190,13 +190,13 @@ func Example_deferred() {
 	// <nil>
 }
 
-// Foreign keys are a matter of each connection, so they want a pool of their own.
+// Foreign keys between the user's tables: a row that is refused takes its job with it.
 func Example_foreignKeys() {
 	folder, remove := temporary()
 	defer remove()
 	ctx := context.Background()
 	path := filepath.Join(folder, "shop.db")
-	store, err := sqlite.Open(ctx, path, sqlite.Options{})
+	store, err := sqlite.Open(ctx, path, sqlite.Options{ForeignKeys: true})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -204,16 +204,11 @@ func Example_foreignKeys() {
 	defer func() { fail(store.Close()) }()
 	client := nexjob.NewClient(store, nexjob.ClientOptions{})
 
-	db, err := sql.Open("sqlite", path+"?_pragma=foreign_keys(1)&_pragma=busy_timeout(5000)"+
-		"&_pragma=synchronous(full)&_txlock=immediate")
-
-	fail(err)
-	defer func() { fail(db.Close()) }()
-	_, err = db.ExecContext(ctx, `CREATE TABLE orders (id INTEGER PRIMARY KEY);
+	_, err = store.DB().ExecContext(ctx, `CREATE TABLE orders (id INTEGER PRIMARY KEY);
 		CREATE TABLE lines (order_id INTEGER REFERENCES orders)`)
 	fail(err)
 	for _, order := range []int{1, 2} {
-		err := sqlite.InTx(ctx, db, func(tx *sql.Tx) error {
+		err := sqlite.InTx(ctx, store.DB(), func(tx *sql.Tx) error {
 			if order == 1 {
 				_, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES (1)`)
 				fail(err)
