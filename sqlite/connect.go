@@ -14,9 +14,13 @@ import (
 	"time"
 
 	driver "modernc.org/sqlite"
+	code "modernc.org/sqlite/lib"
 
 	"github.com/nexjob/nexjob"
 )
+
+// Version is the version of SQLite that is built in.
+const Version = code.SQLITE_VERSION
 
 // fill checks the options and puts in the defaults.
 func (o *Options) fill() error {
