@@ -68,16 +68,16 @@ func (e *DuplicateJobError) Error() string {
 		return fmt.Sprintf("nexjob: idempotency key %q is held by job %s (%s); wait for that job, or cancel it",
 			e.IdempotencyKey, e.ExistingJobID, e.ExistingState)
 	}
-	last, clear, anew := e.ExistingState.String(), "requeue that job, or clear the key", "requeue that job, or enqueue anew"
+	last, requeue := e.ExistingState.String(), "requeue that job, or "
 	if e.RecordGone { // nothing is left to requeue
-		last, clear, anew = last+", its record is gone", "clear the key", "enqueue anew"
+		last, requeue = last+", its record is gone", ""
 	}
 	if e.Policy == AllowAfterFailed { // it rejects no enqueue: a former job was to be requeued
-		return fmt.Sprintf("nexjob: idempotency key %q was used since by job %s (%s); %s",
-			e.IdempotencyKey, e.ExistingJobID, last, anew)
+		return fmt.Sprintf("nexjob: idempotency key %q was used since by job %s (%s); %senqueue anew",
+			e.IdempotencyKey, e.ExistingJobID, last, requeue)
 	}
-	return fmt.Sprintf("nexjob: idempotency key %q was used by job %s (%s) and %s rejects another; %s after review",
-		e.IdempotencyKey, e.ExistingJobID, last, e.Policy, clear)
+	return fmt.Sprintf("nexjob: idempotency key %q was used by job %s (%s) and %s rejects another; "+
+		"%sclear the key after review", e.IdempotencyKey, e.ExistingJobID, last, e.Policy, requeue)
 }
 
 // Is matches ErrDuplicateJob.

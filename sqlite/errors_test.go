@@ -39,7 +39,7 @@ func TestACallerThatWaitedInVainHearsForWhat(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		defer own.Close()
+		defer func() { _ = own.Close() }()
 		return InTx(ctx, own, func(*sql.Tx) error { return nil })
 	}
 

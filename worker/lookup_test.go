@@ -184,7 +184,10 @@ func TestCancelWithUnknownOutcome(t *testing.T) {
 				if j := b.want(id, nexjob.Cancelled, 0, 0, 1); !strings.Contains(j.Reason, "ann") {
 					t.Errorf("job %v: %s", j.State, j.Reason)
 				}
-				looked := map[nexjob.Verdict]int{nexjob.Applied: 1, nexjob.NotApplied: 2}[verdict] // once too early
+				looked := 1
+				if verdict == nexjob.NotApplied {
+					looked = 2 // the first was too early for it
+				}
 				if len(p.keys) != 1 || len(p.looked) != looked {
 					t.Errorf("sent %d times, looked %d times", len(p.keys), len(p.looked))
 				}

@@ -99,7 +99,7 @@ func TestVersionNamesEngines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	defer func() { _ = store.Close() }()
 	var running string
 	if err := store.DB().QueryRowContext(t.Context(), `SELECT sqlite_version()`).Scan(&running); err != nil || running != sqlite.Version {
 		t.Errorf("SQLite runs as %s, and is called %s: %v", running, sqlite.Version, err)

@@ -19,11 +19,11 @@ func newVersion() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			info, _ := debug.ReadBuildInfo()
 			return printer(cmd).Value(buildOf(info), func(w io.Writer) error {
-				lines := versionLine(info) + "\n"
+				lines := []string{versionLine(info)}
 				for _, e := range buildOf(info).Engines {
-					lines += e.line() + "\n"
+					lines = append(lines, e.line())
 				}
-				_, err := io.WriteString(w, lines)
+				_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 				return err
 			})
 		},
@@ -55,23 +55,26 @@ func (e engine) line() string {
 
 // enginesOf are all engines, with the drivers' versions out of the build.
 func enginesOf(info *debug.BuildInfo) []engine {
-	engines := []engine{{Name: "sqlite", Version: sqlite.Version, Driver: "modernc.org/sqlite"}}
+	lite := engine{Name: "sqlite", Version: sqlite.Version}
+	lite.Driver, lite.DriverVersion = moduleOf(info, "modernc.org/sqlite")
+	return []engine{lite}
+}
+
+// moduleOf finds the module that a build has under a path, or what stands in its place.
+func moduleOf(info *debug.BuildInfo, path string) (name, version string) {
 	if info == nil {
-		return engines
+		return path, ""
 	}
-	for i := range engines {
-		for _, module := range info.Deps {
-			if module.Path != engines[i].Driver {
-				continue
-			}
-			if module.Replace != nil {
-				module = module.Replace
-			}
-			engines[i].Driver, engines[i].DriverVersion = module.Path, module.Version
-			break
+	for _, module := range info.Deps {
+		switch {
+		case module.Path != path:
+		case module.Replace != nil:
+			return module.Replace.Path, module.Replace.Version
+		default:
+			return module.Path, module.Version
 		}
 	}
-	return engines
+	return path, ""
 }
 
 // buildOf reads it; info is nil in a binary built without module support.
