@@ -52,13 +52,14 @@ var (
 )
 
 // DuplicateJobError is a rejection by the duplicate policy, or, while the holder
-// is active, by WhileActive Reject. It matches ErrDuplicateJob.
+// is active, by WhileActive Reject. A requeue of a job whose key has gone on to
+// another one is refused with it too, under no policy. It matches ErrDuplicateJob.
 type DuplicateJobError struct {
 	IdempotencyKey string
 	ExistingJobID  ID
 	ExistingState  State
 	Policy         DuplicatePolicy
-	RecordGone     bool // the key outlived the job's record
+	RecordGone     bool // the key outlived the job's record, so the job cannot be requeued
 }
 
 // Error names the key, the job and the policy, and says what can be done.
@@ -67,13 +68,16 @@ func (e *DuplicateJobError) Error() string {
 		return fmt.Sprintf("nexjob: idempotency key %q is held by job %s (%s); wait for that job, or cancel it",
 			e.IdempotencyKey, e.ExistingJobID, e.ExistingState)
 	}
-	gone := ""
-	if e.RecordGone {
-		gone = ", its record is gone"
+	last, requeue := e.ExistingState.String(), "requeue that job, or "
+	if e.RecordGone { // nothing is left to requeue
+		last, requeue = last+", its record is gone", ""
 	}
-	return fmt.Sprintf("nexjob: idempotency key %q was used by job %s (%s%s) and %s rejects another; "+
-		"requeue that job, or clear the key after review",
-		e.IdempotencyKey, e.ExistingJobID, e.ExistingState, gone, e.Policy)
+	if e.Policy == AllowAfterFailed { // it rejects no enqueue: a former job was to be requeued
+		return fmt.Sprintf("nexjob: idempotency key %q was used since by job %s (%s); %senqueue anew",
+			e.IdempotencyKey, e.ExistingJobID, last, requeue)
+	}
+	return fmt.Sprintf("nexjob: idempotency key %q was used by job %s (%s) and %s rejects another; "+
+		"%sclear the key after review", e.IdempotencyKey, e.ExistingJobID, last, e.Policy, requeue)
 }
 
 // Is matches ErrDuplicateJob.

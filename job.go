@@ -35,7 +35,7 @@ type Job struct {
 	Crashes       int // attempts whose lease ran out
 	Interruptions int // attempts given back at a stop; cost nothing
 	Snoozes       int // attempts that asked to be run later; cost nothing
-	Lookups       int // automatic look-ups that ended still unknown; cost nothing
+	Lookups       int // look-ups that ended still unknown, without early ones; cost nothing
 
 	Fence      int64         // of the newest attempt; 0: never claimed
 	Worker     string        // that claimed it last

@@ -77,7 +77,7 @@ func (s *Store) lock(ctx context.Context, now time.Time) (time.Time, error) {
 	case <-s.writer:
 		return wait.Add(now), nil
 	case <-ctx.Done():
-		return now, ctx.Err()
+		return now, fmt.Errorf("waited for the store, which a transaction holds: end that sooner, or wait longer: %w", ctx.Err())
 	}
 }
 

@@ -3,7 +3,9 @@ package memory_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nexjob/nexjob"
@@ -71,4 +73,22 @@ func TestARolledBackTransactionLeavesNothing(t *testing.T) {
 	if err != nil || len(page.Jobs) != 0 {
 		t.Fatalf("after rollback: %v, %+v", err, page.Jobs)
 	}
+}
+
+// TestACallerThatWaitedInVainHearsForWhat: the end of its context, and what was in the way.
+func TestACallerThatWaitedInVainHearsForWhat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New(memory.Options{})
+		tx, err := s.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = s.Enqueue(ctx, time.Now(), []nexjob.NewJob{job("k", nexjob.AllowAfterFailed)})
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "which a transaction holds") {
+			t.Errorf("answered %v", err)
+		}
+	})
 }

@@ -5,16 +5,22 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	driver "modernc.org/sqlite"
+	code "modernc.org/sqlite/lib"
 
 	"github.com/nexjob/nexjob"
 )
+
+// Version is the version of SQLite that is built in.
+const Version = code.SQLITE_VERSION
 
 // fill checks the options and puts in the defaults.
 func (o *Options) fill() error {
@@ -74,7 +80,11 @@ func (s *Store) connect(path string, options Options) error {
 		},
 		"_txlock": {"immediate"},
 	}
-	if s.db, err = pool(file, common, s); err != nil {
+	users := maps.Clone(common)
+	if options.ForeignKeys {
+		users["_pragma"] = append(slices.Clone(common["_pragma"]), "foreign_keys(1)")
+	}
+	if s.db, err = pool(file, users, s); err != nil {
 		return err
 	}
 	common.Add("_pragma", "cache_size(-16384)")

@@ -11,6 +11,7 @@ import (
 	driver "modernc.org/sqlite"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/onewriter"
 )
 
 // InTx runs f in a transaction of db that commits when f returns nil and is rolled
@@ -79,10 +80,12 @@ func inTx(
 	defer end(nil)
 	leaveCaller := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
 	defer leaveCaller()
+	waiting := wait{since: onewriter.StartWait(onewriter.HostClock(nil))}
 	if turns != nil {
+		waiting.on = &turns.holder
 		leaveTurn, err := turns.enter(open)
 		if err != nil {
-			return wrap("in tx", ended(open, err))
+			return wrap("in tx", waiting.ended(open, err))
 		}
 		defer leaveTurn()
 		// At the limit the file is free again, also while f has not noticed.
@@ -93,10 +96,16 @@ func inTx(
 		return wrap("in tx", ended(open, err))
 	}
 	defer func() { _ = conn.Close() }() // back to the pool, or gone with what broke it
+	waiting.on.begins()
 	tx, err := beginWriting(open, conn, statements["take the write lock"])
 	if err != nil {
-		return wrap("in tx", ended(open, err))
+		err = waiting.ended(open, err)
 	}
+	waiting.on.began(err)
+	if err != nil {
+		return wrap("in tx", err)
+	}
+	defer waiting.on.enter()()
 	defer tx.Rollback()
 	defer guard(conn, func() { end(errBroken) })()
 	timer := time.AfterFunc(limit, func() { end(tooLong) })

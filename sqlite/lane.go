@@ -37,6 +37,7 @@ type lane struct {
 	// transactions of InTx: SQLite's lock alone would let a busy lane come first for
 	// seconds on end.
 	writing chan struct{}
+	holder  holder
 
 	cancel context.CancelFunc // ends the waiting for other writers, at Close
 	ended  chan struct{}
@@ -222,6 +223,7 @@ func (l *lane) begin(ctx context.Context) error {
 	var err error
 	for waited := time.Duration(0); ; {
 		_, err = l.conn.exec(ctx, "begin", nil)
+		l.holder.began(err)
 		if err == nil || !isBusy(err) || waited >= l.busyTime {
 			return err
 		}

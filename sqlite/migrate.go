@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"embed"
 	"encoding/hex"
 	"errors"
@@ -91,7 +92,17 @@ func migrateTo(ctx context.Context, db *sql.DB, all []migration, to int64, now t
 	if _, from, err = look(ctx, db, all); err != nil || from >= to {
 		return from, err
 	}
-	tx, err := db.BeginTx(ctx, nil)
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	// A step that makes a table anew must not seem to delete what a user's own refers to.
+	// A connection changes that outside of transactions only; this one is not used again.
+	defer func() { _ = conn.Raw(func(any) error { return sqldriver.ErrBadConn }) }()
+	if _, err := conn.ExecContext(ctx, `PRAGMA foreign_keys = off`); err != nil {
+		return 0, err
+	}
+	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -231,10 +231,44 @@ func TestFencesGrow(t *testing.T) {
 	}
 }
 
+// TestMigrateKeepsWhatRefersToATable: a step that makes a table anew deletes nothing of a
+// user's, who should not refer to it but may.
+func TestMigrateKeepsWhatRefersToATable(t *testing.T) {
+	s := testStore(t, Options{ForeignKeys: true})
+	exec := func(text string) {
+		t.Helper()
+		if _, err := s.db.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func(of string) (n int) {
+		t.Helper()
+		if err := s.db.QueryRowContext(t.Context(), `SELECT count(*) FROM `+of).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	exec(`CREATE TABLE notes (name TEXT REFERENCES nexjob_meta (name) ON DELETE CASCADE);
+		INSERT INTO notes SELECT name FROM nexjob_meta WHERE name = 'store'`)
+	anew := migration{version: 2, name: "anew", checksum: "a", minCode: 1, text: `CREATE TABLE nexjob_anew AS
+		SELECT * FROM nexjob_meta; DROP TABLE nexjob_meta; CREATE TABLE nexjob_meta (name TEXT PRIMARY KEY, text TEXT);
+		INSERT INTO nexjob_meta SELECT name, text FROM nexjob_anew; DROP TABLE nexjob_anew`}
+	if err := migrate(t.Context(), s.db, append(s.steps[:1:1], anew), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if n := count("notes"); n != 1 {
+		t.Errorf("%d rows of the user's are left, want 1", n)
+	}
+	if _, err := s.db.ExecContext(t.Context(), `INSERT INTO notes VALUES ('nothing')`); err == nil {
+		t.Error("after a migration foreign keys are not held any more")
+	}
+}
+
 // TestSettings: the user's connections commit as Options say.
 func TestSettings(t *testing.T) {
 	for mode, want := range map[Synchronous]int64{Full: 2, Normal: 1} {
-		s := testStore(t, Options{Synchronous: mode, BusyTimeout: 1234 * time.Millisecond})
+		s := testStore(t, Options{Synchronous: mode, BusyTimeout: 1234 * time.Millisecond, ForeignKeys: mode == Normal})
+		foreignKeys := map[string]int64{"readers": 0, "DB": map[Synchronous]int64{Full: 0, Normal: 1}[mode]}
 		var lane int64
 		err := s.lane.conn.once(t.Context(), "PRAGMA synchronous", func(v values) error {
 			lane = v.int64(0)
@@ -244,7 +278,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("synchronous of the lane is %d, want %d: %v", lane, want, err)
 		}
 		for name, on := range map[string]runner{"DB": s.db, "readers": s.readers} {
-			for pragma, want := range map[string]int64{"synchronous": want, "busy_timeout": 1234, "foreign_keys": 0} {
+			for pragma, want := range map[string]int64{"synchronous": want, "busy_timeout": 1234, "foreign_keys": foreignKeys[name]} {
 				rows, err := on.QueryContext(t.Context(), "PRAGMA "+pragma)
 				if err != nil {
 					t.Fatal(err)

@@ -24,7 +24,9 @@ func (s *Store) write(ctx context.Context, verb string, now time.Time, c *call) 
 	if err == nil {
 		c.now, c.wait = now, onewriter.StartWait(s.clock)
 		c.done, c.gone = make(chan struct{}), func() bool { return ctx.Err() != nil }
-		err = s.lane.do(ctx, c)
+		if err = s.lane.do(ctx, c); outOfTime(err) {
+			err = s.lane.holder.late(c.wait.Add(now).Sub(now), err)
+		}
 	}
 	if _, panicked := errors.AsType[*panicError](err); panicked {
 		panic(err) // in the goroutine of the caller whose step it was

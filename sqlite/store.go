@@ -22,6 +22,12 @@ type Options struct {
 	BusyTimeout time.Duration
 	// TxLimit is how long a transaction of InTx may hold the file; default 5 s.
 	TxLimit time.Duration
+	// ForeignKeys makes SQLite hold the foreign keys of the user's tables on every
+	// connection of DB, and so in InTx; default off, as SQLite has it. The store's own
+	// connections leave them off: its steps touch no table of a user's, and a row that
+	// refers to a table of nexjob's neither keeps a job from being removed nor goes with
+	// it, so let none do that: keep the job's ID, or its key, as a plain value.
+	ForeignKeys bool
 	// Clock is the storage's clock; nil: time.Now.
 	Clock func() time.Time
 }
@@ -128,9 +134,9 @@ func identity(ctx context.Context, on runner, statements sheet) (string, error) 
 }
 
 // DB returns connections to the file for tables of the user's own: transactions
-// begin IMMEDIATE and wait their turn for BusyTimeout. Foreign keys are off, as
-// SQLite has it, until the user turns them on. It is closed by Close. Do not hold a
-// transaction open for long: everybody else waits.
+// begin IMMEDIATE and wait their turn for BusyTimeout. Foreign keys are held if
+// Options.ForeignKeys says so. It is closed by Close. A transaction that is begun here
+// has no limit, and everybody else waits until it ends: prefer InTx, which has one.
 func (s *Store) DB() *sql.DB { return s.db }
 
 // Bell rings after each step of this process that made a job claimable or ended

@@ -66,6 +66,8 @@ func verdictChecks() []check {
 		{"look-up: claimed when it is due", lookupClaimed},
 		{"look-up: still unknown spends no try", lookupUnknown},
 		{"look-up: not applied too early", lookupTooEarly},
+		{"look-up: an early one is not counted", lookupEarly},
+		{"look-up: a held-up end is looked up at once, and then when not applied counts", lookupHeldEnd},
 		{"look-up: not applied in time", lookupNotApplied},
 		{"look-up: a held-up end has a next look-up", lookupAfterEnd},
 		{"look-up: a crash after the outcome takes the noted end", lookupCrashTakesEnd},
@@ -247,10 +249,10 @@ func lookupCrashTakesEnd(b *bench) {
 }
 
 // lookupKeepsEnd: a look-up that could not tell comes again after the delay that the
-// worker asked for, and is counted once.
+// worker asked for, and is counted once, if it could have said "not applied".
 func lookupKeepsEnd(b *bench) {
 	j := b.askable(nexjob.EndCancelled, 0)
-	b.pass(j.DueAt.Sub(b.now()))
+	b.pass(notAppliedFrom(b.card(j.Operation)).Sub(b.now()))
 	c := b.claimOnly(j.ID)
 	b.finishWith(nexjob.Settlement{Lease: c.Job.Lease(), As: nexjob.EndUncertain, Delay: time.Hour, Error: "no answer"})
 	got := b.state(j.ID, nexjob.Uncertain, "the look-up did not tell")
@@ -291,7 +293,7 @@ func lookupClaimed(b *bench) {
 
 func lookupUnknown(b *bench) {
 	j := b.askable(nexjob.EndUncertain, time.Minute)
-	b.pass(time.Minute)
+	b.pass(notAppliedFrom(b.card(j.Operation)).Sub(b.now()))
 	c := b.claimOnly(j.ID)
 	b.finishWith(nexjob.Settlement{Lease: c.Job.Lease(), As: nexjob.EndUncertain, Delay: time.Hour})
 	got := b.state(j.ID, nexjob.Uncertain, "the look-up did not tell")
@@ -306,6 +308,45 @@ func lookupTooEarly(b *bench) {
 	c := b.claimOnly(j.ID)
 	err := b.stillUnknown(c, outcome(b.lookupIntent(c), nexjob.Disproved, ""), "a look-up's verdict before SendBefore + LookupAfter")
 	b.check(err.Until.Equal(from), "until %s, want %s", err.Until, from)
+}
+
+// lookupEarly: a look-up that cannot say "not applied" yet is one more chance to hear
+// "applied". It spends nothing of the limit, and the next one comes when it was planned.
+func lookupEarly(b *bench) {
+	j := b.askable(nexjob.EndUncertain, time.Second)
+	from := notAppliedFrom(b.card(j.Operation))
+	b.equal("look-ups before the first", 0, j.Lookups)
+	b.pass(time.Second)
+	c := b.claimOnly(j.ID)
+	b.finishWith(nexjob.Settlement{Lease: c.Job.Lease(), As: nexjob.EndUncertain, Delay: from.Sub(b.now())})
+	got := b.state(j.ID, nexjob.Uncertain, "the look-up came too early to tell")
+	b.equal("look-ups", 0, got.Lookups)
+	b.equal("due time of the next look-up", from, got.DueAt)
+	b.pass(from.Sub(b.now()))
+	c = b.claimOnly(j.ID)
+	b.equal("state", nexjob.Disproved, b.write(outcome(b.lookupIntent(c), nexjob.Disproved, "")).State)
+}
+
+// lookupHeldEnd: that an effect was applied counts at once, so an end that is held up
+// is not kept waiting for the time from which "not applied" counts. A look-up that dies
+// is not repeated before that time.
+func lookupHeldEnd(b *bench) {
+	for _, how := range []nexjob.Ending{nexjob.EndFailed, nexjob.EndSucceeded, nexjob.EndCancelled} {
+		j := b.askable(how, 0)
+		from := notAppliedFrom(b.card(j.Operation))
+		b.check(j.DueAt.Before(from.Add(-time.Minute)), "held up at %s, it is due at %s, not before %s", how, j.DueAt, from)
+		b.equal("look-ups before the first", 0, j.Lookups)
+		b.pass(j.DueAt.Sub(b.now()))
+		b.claimOnly(j.ID)
+		b.pass(over)
+		b.upkeep(0)
+		got := b.state(j.ID, nexjob.Uncertain, "whoever looked it up died")
+		b.check(!got.DueAt.Before(from), "after a look-up that died it is due at %s, before %s", got.DueAt, from)
+		b.pass(max(got.DueAt.Sub(b.now()), 0))
+		c := b.claimOnly(j.ID)
+		b.write(outcome(b.lookupIntent(c), nexjob.Confirmed, "paid"))
+		b.finish(c, nexjob.EndSucceeded)
+	}
 }
 
 func lookupNotApplied(b *bench) {

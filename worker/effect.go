@@ -40,8 +40,9 @@ type Effect[T any] struct {
 	// before anything is sent again.
 	Lookup func(ctx context.Context, key string) (T, nexjob.Verdict, error)
 	// LookupAfter is how long the service may take to show a request: only a
-	// look-up that is asked so long after the newest send has ended may say
-	// NotApplied. Default 1 min.
+	// look-up that is asked so long after the newest send must have ended (its
+	// deadline lies before the lease's end) may say NotApplied; before, that is taken
+	// as still unknown. Applied counts at any time. Default 1 min.
 	LookupAfter time.Duration
 	// AtMostOnce says that it is never sent twice unless a look-up or a person has
 	// ruled that it was not applied.

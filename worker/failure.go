@@ -31,9 +31,13 @@ func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
 // RetryAfter marks an error after which the next try makes sense no sooner than d,
-// as an outside service says with Retry-After. It spends a try like any error. Up
-// to a tenth of d is added at random, so that a thousand jobs that were told the
-// same do not come back in one second.
+// as an outside service says with Retry-After. It spends a try like any error. d
+// stands in the place of the kind's back-off, longer or shorter. Up to a tenth of it
+// is added at random, so that a thousand jobs that were told the same do not come
+// back in one second.
+//
+// A d of 0 or less says nothing, as a header that is missing or lies in the past: the
+// next try comes after the kind's back-off, as with any error.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		err = errors.New("worker: retry asked for")
@@ -42,7 +46,7 @@ func RetryAfter(d time.Duration, err error) error {
 }
 
 type retryAfterError struct {
-	after time.Duration
+	after time.Duration // 0: nobody said
 	err   error
 }
 
@@ -86,7 +90,8 @@ func (e *PanicError) Unwrap() error {
 // may not have happened, and nothing but a look-up or a person can tell.
 type uncertainError struct {
 	lookup bool          // the handler can ask the outside service
-	after  time.Duration // a look-up makes no sense sooner
+	asked  bool          // it was asked when it could have said "not applied", and that counts
+	after  time.Duration // the next look-up makes no sense sooner; without asked it comes then
 	still  *nexjob.StillUnknownError
 	err    error // what was met, may be nil
 }
@@ -135,6 +140,10 @@ func (e *StopError) Error() string {
 // noTimeDelay is when an attempt is made anew that had too little of its lease left to
 // send an effect, because its lease could not be renewed.
 const noTimeDelay = time.Second
+
+// firstLookup is how long after its outcome became unknown an effect is looked up: that
+// it was applied counts at once, and a reply that was merely lost is mostly known by then.
+const firstLookup = time.Second
 
 // judge says how an attempt ends by what its handler returned. An error of the
 // user's own type may panic in any of its methods; that, too, only fails the try.
@@ -196,7 +205,7 @@ func (w *Worker) failedTry(a *attempt, err error) (end nexjob.Settlement) {
 	switch {
 	case errors.As(err, &permanent), errors.Is(err, nexjob.ErrEffectMismatch), tries >= job.MaxAttempts:
 		return ending(a, nexjob.EndFailed, 0, err)
-	case errors.As(err, &later):
+	case errors.As(err, &later) && later.after > 0:
 		wait = later.after + time.Duration(random()*float64(min(later.after, 10*time.Minute))/10)
 	default:
 		wait = a.handler.retry.After(tries, random())
@@ -216,15 +225,19 @@ func bareTry(a *attempt, text string) nexjob.Settlement {
 }
 
 // uncertainEnd ends an attempt as uncertain: looked up again after a back-off, or,
-// without a look-up or past its limit, waiting for a person. The storage counts
-// these ends, the first included, which was no look-up yet.
+// without a look-up or past its limit, waiting for a person. The storage counts as the
+// limit does: look-ups that came too early to say "not applied" are free, and after
+// them it is asked at the first moment when it may.
 func (w *Worker) uncertainEnd(a *attempt, unknown *uncertainError, err error) nexjob.Settlement {
 	if err == nil {
 		err = unknown
 	}
 	ends := a.run.job.Lookups + 1
-	if !unknown.lookup || ends > w.options.LookupLimit {
+	switch {
+	case !unknown.lookup, unknown.asked && ends >= w.options.LookupLimit:
 		return ending(a, nexjob.EndUncertain, 0, err)
+	case !unknown.asked:
+		return ending(a, nexjob.EndUncertain, max(unknown.after, firstLookup), err)
 	}
 	wait := w.options.LookupBackoff.After(ends, random())
 	return ending(a, nexjob.EndUncertain, max(wait, unknown.after), err)

@@ -373,3 +373,36 @@ func TestQueueOrder(t *testing.T) {
 		})
 	}
 }
+
+// How long the job of a worker that died waits, as Options.Lease says.
+func TestADeadWorkersJobWaits(t *testing.T) {
+	const lease = 30 * time.Second
+	for name, tt := range map[string]struct {
+		alone       time.Duration // until there is another worker
+		options     worker.Options
+		least, most time.Duration // from then on
+	}{
+		"another worker is there":          {0, worker.Options{Lease: lease}, lease, lease + 2*time.Second},
+		"another worker comes in the time": {20 * time.Second, worker.Options{Lease: lease}, lease / 3, lease / 3 * 2},
+		"another worker comes an hour on":  {time.Hour, worker.Options{Lease: lease}, lease / 3, lease + 2*time.Second},
+		"it polls seldom":                  {0, worker.Options{Lease: lease, Poll: lease}, lease, 3*lease + 2*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				id := b.enqueue(nexjob.Options{})
+				b.deadClaim(lease, 5)
+				b.sleep(tt.alone)
+				var ran time.Duration
+				b.run(tt.options, func(context.Context, *worker.Run, args) error {
+					ran = b.at() - tt.alone
+					return nil
+				})
+				b.sleep(10 * lease)
+				b.want(id, nexjob.Succeeded, 0, 1, 0)
+				if ran < tt.least || ran > tt.most {
+					t.Errorf("it ran after %s, want %s to %s", ran, tt.least, tt.most)
+				}
+			})
+		})
+	}
+}

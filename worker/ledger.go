@@ -68,8 +68,12 @@ func (r *Run) unanswered() *uncertainError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var open *uncertainError
+	var from time.Time
 	for _, slot := range slices.Sorted(maps.Keys(r.receipts)) {
 		receipt := r.receipts[slot]
+		if receipt.Open() && receipt.NotAppliedFrom().After(from) {
+			from = receipt.NotAppliedFrom()
+		}
 		switch {
 		case !receipt.Open():
 		case open == nil:
@@ -80,8 +84,13 @@ func (r *Run) unanswered() *uncertainError {
 			open.lookup = open.lookup && receipt.Lookup
 		}
 	}
-	if open != nil && r.uncertain != nil {
+	switch {
+	case open == nil:
+	case r.uncertain != nil:
 		return r.uncertain
+	default:
+		open.after = from.Sub(r.storageNow())
+		open.asked = open.after <= 0 // a look-up that could not tell
 	}
 	return open
 }

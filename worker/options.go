@@ -25,7 +25,17 @@ type Options struct {
 	Weighted bool
 
 	// Lease is how long a claim lives without a renewal; renewed at a third of it.
-	// A job of a worker that died runs again after at most this long. Default 30 s.
+	// Default 30 s.
+	//
+	// The job of a worker that died runs again a Lease and a Poll later at most, as
+	// long as another worker is at work on the same storage (a second and later crash
+	// of one job adds a back-off). On memory and SQLite, which have one writer, time in
+	// which nobody wrote does not count, lest a machine that slept, or a transaction
+	// that held the file, take jobs from workers that live. So if the only worker died,
+	// the job runs when one has been there again for what was left of the lease, at
+	// least a third of it and at most all, however long ago that was. Idle workers
+	// write often enough, if they Poll more often than every sixth of Lease; if less,
+	// up to two leases may be added.
 	Lease time.Duration
 	// Poll is how often an idle worker looks for work that nothing told it of;
 	// default 1 s, with jitter.
@@ -51,10 +61,14 @@ type Options struct {
 	RetentionEvery time.Duration
 
 	// LookupBackoff is the wait between look-ups of an effect whose outcome is
-	// not known; default from 1 min, doubling, to 1 h.
+	// not known; default from 1 min, doubling, to 1 h. It begins with the first
+	// look-up that may say NotApplied. One look-up comes before that, a second after
+	// the outcome became unknown, for Applied counts at once; if it finds nothing,
+	// the next one comes exactly when NotApplied is accepted: see Effect.LookupAfter.
 	LookupBackoff nexjob.Retry
 	// LookupLimit is how many look-ups may end still unknown before the job waits
-	// for a person; default 20.
+	// for a person; default 20. Those that came too early for NotApplied are not
+	// counted.
 	LookupLimit int
 
 	// Logger takes the worker's own lines and those of Run.Logger; default

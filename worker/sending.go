@@ -20,6 +20,8 @@ type sending struct {
 	repeatableFor time.Duration
 	lookupAfter   time.Duration
 	atMostOnce    bool
+
+	asked time.Time // when it was looked up; zero: not since the newest send
 }
 
 var (
@@ -107,6 +109,7 @@ func permanentAnswer(err error) error {
 func (s *sending) call(
 	ctx context.Context, last time.Time, intent *nexjob.Receipt, repeat bool,
 ) (*nexjob.Receipt, error) {
+	s.asked = time.Time{}
 	limited, cancel := context.WithDeadlineCause(ctx, last, errSentLong)
 	defer cancel()
 	watched, trace := wire.Watch(limited)
@@ -170,14 +173,14 @@ func (s *sending) confirm(ctx context.Context, intent *nexjob.Receipt, value enc
 // only if the question was asked after the newest send could no longer arrive: an
 // answer that took long may be older than that.
 func (s *sending) ask(ctx context.Context, standing *nexjob.Receipt) (*nexjob.Receipt, error) {
-	asked := s.run.storageNow()
+	s.asked = s.run.storageNow()
 	value, verdict, err := s.lookup(ctx, standing.OutsideKey)
 	switch {
 	case err != nil:
 		return nil, s.unknown(standing, "the look-up failed", err)
 	case verdict == nexjob.Applied:
 		return s.confirm(ctx, standing, value)
-	case verdict == nexjob.NotApplied && asked.Before(standing.NotAppliedFrom()):
+	case verdict == nexjob.NotApplied && s.early(standing):
 		return nil, s.unknown(standing, "the look-up does not find it, but its newest send may still arrive", nil)
 	case verdict == nexjob.NotApplied:
 		return s.disprove(ctx, standing)
@@ -215,12 +218,23 @@ func (s *sending) unknown(standing *nexjob.Receipt, why string, err error) error
 		return err
 	}
 	unknown := &uncertainError{
-		lookup: s.lookup != nil, after: max(s.lookupAfter, standing.NotAppliedFrom().Sub(now)), err: err,
+		lookup: s.lookup != nil, err: err,
 		still: &nexjob.StillUnknownError{Name: s.name, Item: s.item, Why: why},
 	}
-	if unknown.lookup {
-		unknown.still.Until = now.Add(unknown.after)
+	switch {
+	case s.asked.IsZero():
+		unknown.after = firstLookup
+	case s.early(standing):
+		unknown.still.Until = standing.NotAppliedFrom()
+		unknown.after = unknown.still.Until.Sub(now)
+	default:
+		unknown.asked, unknown.after = true, s.lookupAfter
 	}
 	s.run.remember(unknown)
 	return unknown
+}
+
+// early reports whether the look-up was asked while the newest send could still arrive.
+func (s *sending) early(standing *nexjob.Receipt) bool {
+	return s.asked.Before(standing.NotAppliedFrom())
 }

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/nexjob/nexjob/sqlite"
 )
 
 func TestRun(t *testing.T) {
@@ -73,5 +76,32 @@ func TestVersionLine(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// The version of SQLite is that which the engine runs, and that of its driver comes out of
+// the build, from the module that stands in its place if there is one.
+func TestVersionNamesEngines(t *testing.T) {
+	driver := debug.Module{Path: "modernc.org/sqlite", Version: "v1.62.0"}
+	forked := driver
+	forked.Replace = &debug.Module{Path: "example.com/sqlite", Version: "v9.0.0"}
+	for want, info := range map[string]*debug.BuildInfo{
+		" by modernc.org/sqlite":         nil,
+		" by modernc.org/sqlite v1.62.0": {Deps: []*debug.Module{{Path: "modernc.org/libc"}, &driver}},
+		" by example.com/sqlite v9.0.0":  {Deps: []*debug.Module{&forked}},
+	} {
+		engines := buildOf(info).Engines
+		if len(engines) != 1 || engines[0].line() != "sqlite "+sqlite.Version+want {
+			t.Errorf("%+v, want %s", engines, want)
+		}
+	}
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "a.db"), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	var running string
+	if err := store.DB().QueryRowContext(t.Context(), `SELECT sqlite_version()`).Scan(&running); err != nil || running != sqlite.Version {
+		t.Errorf("SQLite runs as %s, and is called %s: %v", running, sqlite.Version, err)
 	}
 }

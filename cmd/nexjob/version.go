@@ -7,17 +7,23 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/nexjob/nexjob/sqlite"
 )
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print what this binary was built from",
+		Short: "Print what this binary was built from, and its engines",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			info, _ := debug.ReadBuildInfo()
 			return printer(cmd).Value(buildOf(info), func(w io.Writer) error {
-				_, err := fmt.Fprintln(w, versionLine(info))
+				lines := []string{versionLine(info)}
+				for _, e := range buildOf(info).Engines {
+					lines = append(lines, e.line())
+				}
+				_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 				return err
 			})
 		},
@@ -31,12 +37,50 @@ type build struct {
 	Changed  bool   `json:"changed,omitempty"`  // the tree was not clean
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
+
+	Engines []engine `json:"engines"`
+}
+
+// engine is a storage engine that is built in, and by what it is reached.
+type engine struct {
+	Name          string `json:"name"`
+	Version       string `json:"version"`
+	Driver        string `json:"driver"`
+	DriverVersion string `json:"driver_version,omitempty"` // where the build knew it
+}
+
+func (e engine) line() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s by %s %s", e.Name, e.Version, e.Driver, e.DriverVersion))
+}
+
+// enginesOf are all engines, with the drivers' versions out of the build.
+func enginesOf(info *debug.BuildInfo) []engine {
+	lite := engine{Name: "sqlite", Version: sqlite.Version}
+	lite.Driver, lite.DriverVersion = moduleOf(info, "modernc.org/sqlite")
+	return []engine{lite}
+}
+
+// moduleOf finds the module that a build has under a path, or what stands in its place.
+func moduleOf(info *debug.BuildInfo, path string) (name, version string) {
+	if info == nil {
+		return path, ""
+	}
+	for _, module := range info.Deps {
+		switch {
+		case module.Path != path:
+		case module.Replace != nil:
+			return module.Replace.Path, module.Replace.Version
+		default:
+			return module.Path, module.Version
+		}
+	}
+	return path, ""
 }
 
 // buildOf reads it; info is nil in a binary built without module support.
 func buildOf(info *debug.BuildInfo) build {
 	if info == nil {
-		return build{Version: "(unknown build)"}
+		return build{Version: "(unknown build)", Engines: enginesOf(nil)}
 	}
 	setting := make(map[string]string, len(info.Settings))
 	for _, s := range info.Settings {
@@ -48,6 +92,7 @@ func buildOf(info *debug.BuildInfo) build {
 		Changed:  setting["vcs.modified"] == "true",
 		Go:       info.GoVersion,
 		Platform: setting["GOOS"] + "/" + setting["GOARCH"],
+		Engines:  enginesOf(info),
 	}
 }
 

@@ -418,5 +418,5 @@ func Example_keyLife() {
 	fmt.Println(plain(err))
 	// Output:
 	// created <nil>
-	// nexjob: idempotency key "for-a-year" was used by job JOB (Succeeded, its record is gone) and RejectAlways rejects another; requeue that job, or clear the key after review
+	// nexjob: idempotency key "for-a-year" was used by job JOB (Succeeded, its record is gone) and RejectAlways rejects another; clear the key after review
 }

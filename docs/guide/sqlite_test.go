@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -130,11 +131,13 @@ func Example_tooLong() {
 	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
 	_, err = client.Enqueue(short, Webhook.New(Event{ID: "e2"}, nexjob.Options{}))
-	fmt.Println(errors.Is(err, context.DeadlineExceeded), err)
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	fmt.Println(regexp.MustCompile(`waited \d+ms`).ReplaceAllString(err.Error(), "waited 200ms"))
 	fail(tx.Rollback())
 	// Output:
 	// sqlite: in tx: the transaction held the file for longer than 100ms and was rolled back: keep slow work, such as calls of other services, out of it, and enqueue in it with Client.In, for Client.Enqueue waits until it ends (sql: transaction has already been committed or rolled back)
-	// true nexjob: enqueue: sqlite: enqueue: context deadline exceeded
+	// true
+	// nexjob: enqueue: sqlite: enqueue: waited 200ms for the file: another writer holds it, such as another process, an open sqlite3 shell, or a transaction begun on DB or on a pool of your own; end that sooner, or wait longer: context deadline exceeded
 }
 
 // A transaction of the user's own connections that begins with a read can no longer
@@ -187,13 +190,13 @@ func Example_deferred() {
 	// <nil>
 }
 
-// Foreign keys are a matter of each connection, so they want a pool of their own.
+// Foreign keys between the user's tables: a row that is refused takes its job with it.
 func Example_foreignKeys() {
 	folder, remove := temporary()
 	defer remove()
 	ctx := context.Background()
 	path := filepath.Join(folder, "shop.db")
-	store, err := sqlite.Open(ctx, path, sqlite.Options{})
+	store, err := sqlite.Open(ctx, path, sqlite.Options{ForeignKeys: true})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -201,16 +204,11 @@ func Example_foreignKeys() {
 	defer func() { fail(store.Close()) }()
 	client := nexjob.NewClient(store, nexjob.ClientOptions{})
 
-	db, err := sql.Open("sqlite", path+"?_pragma=foreign_keys(1)&_pragma=busy_timeout(5000)"+
-		"&_pragma=synchronous(full)&_txlock=immediate")
-
-	fail(err)
-	defer func() { fail(db.Close()) }()
-	_, err = db.ExecContext(ctx, `CREATE TABLE orders (id INTEGER PRIMARY KEY);
+	_, err = store.DB().ExecContext(ctx, `CREATE TABLE orders (id INTEGER PRIMARY KEY);
 		CREATE TABLE lines (order_id INTEGER REFERENCES orders)`)
 	fail(err)
 	for _, order := range []int{1, 2} {
-		err := sqlite.InTx(ctx, db, func(tx *sql.Tx) error {
+		err := sqlite.InTx(ctx, store.DB(), func(tx *sql.Tx) error {
 			if order == 1 {
 				_, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES (1)`)
 				fail(err)

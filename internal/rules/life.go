@@ -15,6 +15,8 @@ const (
 	// does not come back together.
 	crashBackoff    = 10 * time.Second
 	crashBackoffMax = 10 * time.Minute
+	// firstLookup is how long after its outcome became unknown an effect is looked up.
+	firstLookup = time.Second
 	// lookupLimit ends automatic look-ups that a step other than the worker's own
 	// settlement would plan: from then on the job waits for a person.
 	lookupLimit = 20
@@ -115,7 +117,9 @@ func Settle(j *nexjob.Job, s *nexjob.Settlement, open []nexjob.Receipt, now time
 	case nexjob.EndInterrupted:
 		j.Interruptions++
 	case nexjob.EndUncertain:
-		j.Lookups++
+		if !early(open, now) {
+			j.Lookups++
+		}
 	case nexjob.EndCancelled, nexjob.EndCrashed:
 	}
 	switch {
@@ -187,23 +191,49 @@ func end(j *nexjob.Job, to nexjob.State, reason string, open []nexjob.Receipt, n
 	j.LeaseUntil, j.LeaseFor, j.DueAt = time.Time{}, 0, time.Time{}
 }
 
-// hold makes a job Uncertain. If every open effect can be looked up, it is due when
-// the outside service has had time to show the newest send.
+// hold makes a job Uncertain. If every open effect can be looked up, that is done soon:
+// that an effect was applied counts at once. What ends a job again that has a noted end
+// was a look-up itself, and the next one waits until it may also say that an effect was
+// not applied.
 func hold(j *nexjob.Job, wished nexjob.State, reason string, open []nexjob.Receipt, now time.Time) {
+	again := j.Wished != 0
 	j.State, j.Wished, j.Reason = nexjob.Uncertain, wished, reason
 	j.Stop, j.StopReason = false, "" // noted as the wished end, so that a look-up may run
 	j.LeaseUntil, j.LeaseFor, j.DueAt = time.Time{}, 0, time.Time{}
-	due := now.Add(time.Second)
-	for i := range open {
-		if !open[i].Lookup || j.Lookups >= lookupLimit {
-			return
-		}
-		if from := open[i].NotAppliedFrom(); from.After(due) {
-			due = from
-		}
+	if !askable(open) || j.Lookups >= lookupLimit {
+		return
+	}
+	due := now.Add(firstLookup)
+	if from := notAppliedFrom(open); again && from.After(due) {
+		due = from
 	}
 	j.DueAt = Micro(due)
-	j.Lookups++ // counted here, for no settlement asks for this one
+	if !early(open, now) {
+		j.Lookups++ // counted here, for no settlement asks for this one
+	}
+}
+
+// askable reports whether every open effect can be looked up.
+func askable(open []nexjob.Receipt) bool {
+	return !slices.ContainsFunc(open, func(r nexjob.Receipt) bool { return !r.Lookup })
+}
+
+// early reports whether the newest send of an open effect may still arrive, so that a
+// look-up could not have said that it was not applied. Such a look-up is one more
+// chance: it does not count against their limit.
+func early(open []nexjob.Receipt, now time.Time) bool {
+	return now.Before(notAppliedFrom(open))
+}
+
+// notAppliedFrom is the time from which all open effects may be found not applied.
+func notAppliedFrom(open []nexjob.Receipt) time.Time {
+	var latest time.Time
+	for i := range open {
+		if from := open[i].NotAppliedFrom(); from.After(latest) {
+			latest = from
+		}
+	}
+	return latest
 }
 
 // closeAttempt notes how the newest attempt ended and lets its lease go.

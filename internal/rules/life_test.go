@@ -56,8 +56,8 @@ func TestNothingEndsAJobWhileAnEffectHasNoOutcome(t *testing.T) {
 			if lookup != !j.DueAt.IsZero() {
 				t.Errorf("%s: with look-up %v it is due at %s", c.name, lookup, j.DueAt)
 			}
-			if lookup && j.DueAt.Before(at(70*time.Second)) {
-				t.Errorf("%s: looked up at %s, before the send could show", c.name, j.DueAt)
+			if lookup && (!j.DueAt.Equal(at(time.Second)) || j.Lookups != 0) {
+				t.Errorf("%s: looked up at %s, after %d", c.name, j.DueAt, j.Lookups)
 			}
 			j = processing()
 			c.end(j, nil)
@@ -84,7 +84,7 @@ func TestOneThingIsCountedPerEnding(t *testing.T) {
 		if as == nexjob.EndCrashed {
 			rules.Recover(j, nil, 5, start)
 		} else {
-			rules.Settle(j, &nexjob.Settlement{Lease: j.Lease(), As: as}, openEffect(false), start)
+			rules.Settle(j, &nexjob.Settlement{Lease: j.Lease(), As: as}, openEffect(false), at(time.Hour))
 		}
 		got := counts{j.Tries, j.Crashes, j.Interruptions, j.Snoozes, j.Lookups}
 		if got != want {
@@ -93,6 +93,39 @@ func TestOneThingIsCountedPerEnding(t *testing.T) {
 		if len(j.Attempts) != 1 || j.Attempts[0].Ending != as || j.Attempts[0].Fence != 7 {
 			t.Errorf("%s: attempts %+v", as, j.Attempts)
 		}
+	}
+}
+
+// Look-ups that came before "not applied" counts are free; the others, and those that
+// died, are counted, so that they do not go on for ever.
+func TestEarlyLookupsAreFree(t *testing.T) {
+	j := processing()
+	uncertain := &nexjob.Settlement{Lease: j.Lease(), As: nexjob.EndUncertain, Delay: time.Second}
+	open := openEffect(true)
+	from := open[0].NotAppliedFrom()
+	for _, tt := range []struct {
+		now  time.Time
+		want int
+	}{{start, 0}, {from.Add(-time.Microsecond), 0}, {from, 1}, {from.Add(time.Hour), 2}} {
+		j.State = nexjob.Processing
+		rules.Settle(j, uncertain, open, tt.now)
+		if j.Lookups != tt.want || !j.DueAt.Equal(tt.now.Add(time.Second)) {
+			t.Errorf("at %s: %d look-ups, want %d; due at %s", tt.now, j.Lookups, tt.want, j.DueAt)
+		}
+	}
+
+	j, now := processing(), start
+	rules.Recover(j, open, 1, now) // at the crash limit
+	looks := 0
+	for ; !j.DueAt.IsZero() && looks < 100; looks++ {
+		if now = j.DueAt; looks > 0 && now.Before(from) {
+			t.Errorf("look-up %d, after one that died, is due at %s, before %s", looks, now, from)
+		}
+		rules.Claim(j, now, int64(10+looks), &nexjob.ClaimRequest{Lease: 10 * time.Second})
+		rules.Recover(j, open, 1, now.Add(10*time.Second))
+	}
+	if looks != 22 || j.State != nexjob.Uncertain {
+		t.Errorf("%d look-ups that all died, and then %s", looks, j.State)
 	}
 }
 
