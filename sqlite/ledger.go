@@ -234,7 +234,7 @@ func (r *rows) WriteKeys(ctx context.Context, put []*nexjob.KeyRow, gone []strin
 			return err
 		}
 	}
-	added := make([]any, 0, addKey.own*len(put))
+	added := make([]any, 0, addKey.own()*len(put))
 	var changed []*nexjob.KeyRow
 	for _, k := range put {
 		r.keys.name(k.Key, k.Job)

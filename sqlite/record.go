@@ -109,8 +109,11 @@ func rowOf(j *nexjob.Job, apart bool) (row, error) {
 		is   bool
 		flag int64
 	}{
-		{j.Started, flagStarted}, {j.Replaced, flagReplaced}, {j.Stop, flagStop},
-		{len(j.Result) > 0, flagResult}, {apart, flagApart},
+		{j.Started, flagStarted},
+		{j.Replaced, flagReplaced},
+		{j.Stop, flagStop},
+		{len(j.Result) > 0, flagResult},
+		{apart, flagApart},
 	} {
 		if f.is {
 			r.flags |= f.flag

@@ -77,27 +77,32 @@ func fill(statement string, parts sheet) (string, error) {
 // rowsAtOnce are the numbers of rows that one statement may add, the largest first.
 // A statement has its price, and so has each value that is bound: what the rows have in
 // common is bound once.
-var rowsAtOnce = [...]int{64, 16, 4, 1}
+func rowsAtOnce() [4]int { return [4]int{64, 16, 4, 1} }
 
 // adding is a statement that adds one row. Values with a number are common to all rows,
 // the others each row's own; "?1 + 0" counts up from row to row. Few have a number, for
 // SQLite keeps those in a list that it walks at every binding.
-type adding struct {
-	name string
-	own  int // values of each row
-}
+type adding string
 
-var (
-	addJob = adding{name: "add job", own: 4}
-	addKey = adding{name: "add key", own: 2}
+const (
+	addJob adding = "add job"
+	addKey adding = "add key"
 )
+
+// own is how many values each row has for itself.
+func (a adding) own() int {
+	if a == addJob {
+		return 4
+	}
+	return 2
+}
 
 // rows names the statement that adds n rows.
 func (a adding) rows(n int) string {
 	if n == 1 {
-		return a.name
+		return string(a)
 	}
-	return a.name + manyRows + strconv.Itoa(n)
+	return string(a) + manyRows + strconv.Itoa(n)
 }
 
 const manyRows = ", rows "
@@ -109,15 +114,15 @@ func statements() (sheet, error) {
 		return nil, err
 	}
 	for _, a := range []adding{addJob, addKey} {
-		for _, n := range rowsAtOnce {
-			all[a.rows(n)] = a.repeat(all[a.name], n)
+		for _, n := range rowsAtOnce() {
+			all[a.rows(n)] = repeat(all[string(a)], n)
 		}
 	}
 	return all, nil
 }
 
-// repeat writes the statement for n rows.
-func (a adding) repeat(text string, n int) string {
+// repeat writes a statement that adds a row for n rows.
+func repeat(text string, n int) string {
 	at := strings.LastIndex(text, "(")
 	row := text[at:]
 	var b strings.Builder

@@ -158,7 +158,7 @@ func (r *rows) addJobs(ctx context.Context, added []*nexjob.Job) error {
 		if g == nil {
 			g = &group{shape: s}
 			if i == 0 { // most often all are alike
-				g.rows, g.args = make([]fresh, 0, len(added)), make([]any, 0, addJob.own*len(added))
+				g.rows, g.args = make([]fresh, 0, len(added)), make([]any, 0, addJob.own()*len(added))
 			}
 			at[s] = g
 			groups = append(groups, g)
@@ -209,16 +209,16 @@ func (r *rows) addGroup(ctx context.Context, g *group, seq int64, apart map[nexj
 // returns the values that they have in common, after some are done.
 func (r *rows) insert(ctx context.Context, a adding, common func(done int) []any, own []any) error {
 	done := 0
-	for _, n := range rowsAtOnce {
-		for len(own) >= n*a.own {
-			args := own[:n*a.own]
+	for _, n := range rowsAtOnce() {
+		for len(own) >= n*a.own() {
+			args := own[:n*a.own()]
 			if common != nil {
 				args = append(common(done), args...)
 			}
 			if _, err := r.exec(ctx, a.rows(n), args...); err != nil {
 				return err
 			}
-			own, done = own[n*a.own:], done+n
+			own, done = own[n*a.own():], done+n
 		}
 	}
 	return nil
