@@ -99,6 +99,9 @@ func (t *tables) Children(_ context.Context, parents []nexjob.ID) ([]nexjob.Job,
 	return found, nil
 }
 
+// AnyChild does not know, so a job may have parents.
+func (t *tables) AnyChild(context.Context) (bool, error) { return true, nil }
+
 // Bodies has nothing to fill in: records are whole here.
 func (t *tables) Bodies(context.Context, []*nexjob.Job) error { return nil }
 

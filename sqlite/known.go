@@ -61,6 +61,9 @@ func (r *rows) recall(ctx context.Context, ids []nexjob.ID) (found []nexjob.Job,
 	if err := r.bound(ctx); err != nil {
 		return nil, nil, err
 	}
+	if len(r.held) > 0 {
+		found = make([]nexjob.Job, 0, min(len(ids), len(r.held)))
+	}
 	for _, id := range ids {
 		if j, ok := r.held[id]; ok {
 			found = append(found, j)
@@ -93,9 +96,8 @@ func (r *rows) above(ctx context.Context) (int64, error) {
 	return r.seq + 1, err
 }
 
-// anyChild reports whether a job may have parents. Where none has, an end need not look
-// for children.
-func (r *rows) anyChild(ctx context.Context) (bool, error) {
+// AnyChild reports whether a job may have parents.
+func (r *rows) AnyChild(ctx context.Context) (bool, error) {
 	if r.looked && r.keeps {
 		return r.family, nil
 	}

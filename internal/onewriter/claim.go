@@ -171,8 +171,10 @@ func (u *Unit) withBodies(ctx context.Context, claimed []nexjob.Claimed) error {
 	for i := range claimed {
 		jobs[i] = &claimed[i].Job
 	}
-	if err := u.Flush(ctx); err != nil { // a body may have been chosen in this unit
-		return err
+	if u.chosen { // in this unit, so it may not be written yet
+		if err := u.Flush(ctx); err != nil {
+			return err
+		}
 	}
 	return u.rows.Bodies(ctx, jobs)
 }

@@ -34,6 +34,9 @@ type JobRows interface {
 	// Select returns at most n jobs that a query selects, oldest first, ignoring
 	// its page fields.
 	Select(ctx context.Context, now time.Time, q nexjob.Query, n int) ([]nexjob.Job, error)
+	// AnyChild reports whether a stored job may have parents: where none has, an end
+	// need not look for children.
+	AnyChild(ctx context.Context) (bool, error)
 	// Children returns the waiting jobs that name one of the parents.
 	Children(ctx context.Context, parents []nexjob.ID) ([]nexjob.Job, error)
 	// Bodies fills in the Args, Tags and Meta of jobs that are stored.

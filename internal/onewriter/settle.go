@@ -192,6 +192,11 @@ func (u *Unit) endFamily(ctx context.Context, first *nexjob.Job) error {
 
 // bereave weighs the ends of parents, zero meaning deleted, for their children.
 func (u *Unit) bereave(ctx context.Context, ends map[nexjob.ID]nexjob.State) error {
+	if len(ends) > 0 && !u.family {
+		if has, err := u.rows.AnyChild(ctx); err != nil || !has {
+			return err
+		}
+	}
 	for len(ends) > 0 {
 		if err := u.Flush(ctx); err != nil { // children are found among written records
 			return err

@@ -31,6 +31,8 @@ type Unit struct {
 	beat     bool // pulse was read and goes with what is written
 	quiet    bool // the last write lies so far back that one is due
 	wrote    bool // something but the pulse was written
+	family   bool // a job with parents was added
+	chosen   bool // a body was chosen
 	rang     bool
 }
 
@@ -230,15 +232,15 @@ func (u *Unit) load(ctx context.Context, ids []nexjob.ID) error {
 	return nil
 }
 
-// adopt takes records that a query returned, unless the unit knows them already.
+// adopt takes records that a query returned, unless the unit knows them already. They
+// belong to the unit from then on.
 func (u *Unit) adopt(found []nexjob.Job) {
 	for i := range found {
 		s := u.jobs[found[i].ID]
 		if s != nil && (s.there || s.was != nil || s.dirty) {
 			continue
 		}
-		was := found[i]
-		u.jobs[was.ID] = &jobSlot{job: was, was: &was, there: true}
+		u.jobs[found[i].ID] = &jobSlot{job: found[i], was: &found[i], there: true}
 	}
 }
 
@@ -256,9 +258,12 @@ func (u *Unit) changed(j *nexjob.Job) { u.jobs[j.ID].dirty = true }
 // rechosen marks a job's record to be written with its body.
 func (u *Unit) rechosen(j *nexjob.Job) {
 	u.jobs[j.ID].dirty, u.jobs[j.ID].body = true, true
+	u.chosen = true
 }
 
 func (u *Unit) add(j nexjob.Job) *nexjob.Job {
+	u.family = u.family || len(j.Parents) > 0
+	u.chosen = true
 	s := &jobSlot{job: j, there: true, body: true, dirty: true}
 	if old := u.jobs[j.ID]; old != nil {
 		s.was = old.was
