@@ -8,6 +8,7 @@ import (
 
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/cast"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
 )
 
 func newDemo() *cobra.Command {
@@ -40,7 +41,7 @@ mail leaves this machine.`,
 				o.Seed = uint64(time.Now().UnixMicro())
 			}
 			if cmd.Flags().Changed("orders") && o.Orders == 0 {
-				return &demo.InputError{Name: "--orders", Why: "0: want 1 or more; leave it out for what the input holds"}
+				return input.Wrong("--orders", "0: want 1 or more; leave it out for what the input holds")
 			}
 			o.Stdin, o.Progress = cmd.InOrStdin(), cmd.ErrOrStderr()
 			report, err := demo.Run(cmd.Context(), o)

@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nexjob/nexjob"
-	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
 )
@@ -76,11 +75,10 @@ func newRoot() *cobra.Command {
 // before the command began can only be a flag, an argument or a command's name.
 func exitCode(err error, began bool) int {
 	var given *input.Error
-	var order *demo.InputError
 	switch {
 	case err == nil:
 		return 0
-	case !began, errors.As(err, &given), errors.As(err, &order), errors.Is(err, nexjob.ErrInvalid):
+	case !began, errors.As(err, &given), errors.Is(err, nexjob.ErrInvalid):
 		return 2
 	}
 	return 1

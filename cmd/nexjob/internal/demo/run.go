@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -16,11 +15,9 @@ import (
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/harm"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/orders"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/shop"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/outside"
 )
-
-// InputError is a mistake in what the user gave. Nothing was done.
-type InputError = orders.InputError
 
 // ByKills as Options.Freezes is one freeze for every five kills, and at least one.
 const ByKills = -1
@@ -51,18 +48,18 @@ func (o *Options) check() error {
 	}
 	switch {
 	case o.Orders < 0 || o.Orders > orders.MaxOrders:
-		return &InputError{Name: "--orders", Why: fmt.Sprintf("%d: want 1 to %d", o.Orders, orders.MaxOrders)}
+		return input.Wrong("--orders", "%d: want 1 to %d", o.Orders, orders.MaxOrders)
 	case o.Kills < 0:
-		return &InputError{Name: "--kills", Why: fmt.Sprintf("%d: want 0 or more", o.Kills)}
+		return input.Wrong("--kills", "%d: want 0 or more", o.Kills)
 	case o.Freezes < 0:
-		return &InputError{Name: "--freezes", Why: fmt.Sprintf("%d: want 0 or more", o.Freezes)}
+		return input.Wrong("--freezes", "%d: want 0 or more", o.Freezes)
 	case o.Workers < 1 || o.Workers > 16:
-		return &InputError{Name: "--workers", Why: fmt.Sprintf("%d: want 1 to 16", o.Workers)}
+		return input.Wrong("--workers", "%d: want 1 to 16", o.Workers)
 	case o.Freezes > 0 && o.Workers < 2:
-		return &InputError{Name: "--freezes", Why: fmt.Sprintf(
-			"%d with --workers %d: another worker must be there to take the job of a frozen one", o.Freezes, o.Workers)}
+		return input.Wrong("--freezes", "%d with --workers %d: another worker must be there to take the job of a frozen one",
+			o.Freezes, o.Workers)
 	case o.Limit < 0:
-		return &InputError{Name: "--timeout", Why: fmt.Sprintf("%s: want a time above zero", o.Limit)}
+		return input.Wrong("--timeout", "%s: want a time above zero", o.Limit)
 	}
 	return nil
 }
@@ -94,7 +91,7 @@ func (o *Options) limit(orders int) time.Duration {
 }
 
 // Run runs the demo once. A report comes whenever the audit was made, also one that
-// says what failed; an error says that there was nothing to audit. *InputError
+// says what failed; an error says that there was nothing to audit. *input.Error
 // means that the input or an option is wrong and nothing was done.
 func Run(ctx context.Context, o Options) (audit.Report, error) {
 	leftOut := o.Freezes != 0 && !harm.CanFreeze
@@ -111,7 +108,7 @@ func Run(ctx context.Context, o Options) (audit.Report, error) {
 	lines = orders.Select(lines, o.Orders, newRandom(o.Seed, streamOrders))
 	effects := effectsOf(lines)
 	if err := effects.Check(o.Kills, o.Freezes); err != nil {
-		return audit.Report{}, &InputError{Name: "--kills", Why: err.Error()}
+		return audit.Report{}, input.Wrong("--kills", "%v", err)
 	}
 	dir, leave, err := workDir(o.Keep)
 	if err != nil {
@@ -171,24 +168,16 @@ func workDir(keep string) (dir string, leave func(), err error) {
 		return dir, func() { _ = os.RemoveAll(dir) }, nil // nobody can mend it, and the system clears it
 	}
 	if err := os.MkdirAll(keep, 0o750); err != nil {
-		return "", nil, &InputError{Name: "--keep " + keep, Why: unwrapPath(err)}
+		return "", nil, input.Unreadable("--keep "+keep, err)
 	}
 	inside, err := os.ReadDir(keep)
 	if err != nil {
-		return "", nil, &InputError{Name: "--keep " + keep, Why: unwrapPath(err)}
+		return "", nil, input.Unreadable("--keep "+keep, err)
 	}
 	if len(inside) > 0 {
-		return "", nil, &InputError{Name: "--keep " + keep, Why: "the folder is not empty: name a new one"}
+		return "", nil, input.Wrong("--keep "+keep, "the folder is not empty: name a new one")
 	}
 	return keep, func() {}, nil
-}
-
-// unwrapPath drops the verb and path of an *os.PathError, which the message has.
-func unwrapPath(err error) string {
-	if path, ok := errors.AsType[*os.PathError](err); ok {
-		return path.Err.Error()
-	}
-	return err.Error()
 }
 
 // The streams of one seed: what draws from one does not move the others, so that
