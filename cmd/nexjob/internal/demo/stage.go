@@ -108,7 +108,7 @@ func (s *stage) play(ctx context.Context, limit time.Duration) (trouble []string
 	var parties sync.WaitGroup
 	var serveErr, crewErr, sendErr error
 	parties.Go(func() {
-		if serveErr = s.services.serve(work); serveErr != nil {
+		if serveErr = s.services.serve(); serveErr != nil {
 			stop(serveErr)
 		}
 	})
@@ -165,7 +165,7 @@ var errTimeUp = errors.New("demo: time is up")
 // then, and the audit has read it back, so there is no one to tell of an error.
 func (s *stage) close(ctx context.Context) {
 	if s.services != nil {
-		s.services.close(ctx)
+		s.services.close()
 	}
 	if s.client != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cast.StopTime)
