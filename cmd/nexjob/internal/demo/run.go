@@ -38,14 +38,24 @@ type Options struct {
 	Program  string // the binary to start processes from; "": this one
 }
 
-// check refuses options that cannot be meant, and fills in the freezes.
-func (o *Options) check() error {
+// fill settles how many freezes there are, and reports whether those that were asked for
+// are left out, because this system has none.
+func (o *Options) fill() (leftOut bool) {
+	if !harm.CanFreeze {
+		leftOut = o.Freezes != 0
+		o.Freezes = 0
+	}
 	if o.Freezes == ByKills {
 		o.Freezes = max(1, o.Kills/5)
-		if o.Workers < 2 || !harm.CanFreeze {
+		if o.Workers < 2 {
 			o.Freezes = 0
 		}
 	}
+	return leftOut
+}
+
+// check refuses options that cannot be meant.
+func (o *Options) check() error {
 	switch {
 	case o.Orders < 0 || o.Orders > orders.MaxOrders:
 		return input.Wrong("--orders", "%d: want 1 to %d", o.Orders, orders.MaxOrders)
@@ -94,10 +104,7 @@ func (o *Options) limit(orders int) time.Duration {
 // says what failed; an error says that there was nothing to audit. *input.Error
 // means that the input or an option is wrong and nothing was done.
 func Run(ctx context.Context, o Options) (audit.Report, error) {
-	leftOut := o.Freezes != 0 && !harm.CanFreeze
-	if leftOut {
-		o.Freezes = 0
-	}
+	leftOut := o.fill()
 	if err := o.check(); err != nil {
 		return audit.Report{}, err
 	}
