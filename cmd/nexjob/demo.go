@@ -13,7 +13,6 @@ import (
 
 func newDemo() *cobra.Command {
 	o := demo.Options{}
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See it work: a shop does everything once, though its workers are killed and frozen",
@@ -48,11 +47,7 @@ mail leaves this machine.`,
 			if err != nil {
 				return err
 			}
-			write := report.WriteTable
-			if asJSON {
-				write = report.WriteJSON
-			}
-			if err := write(cmd.OutOrStdout()); err != nil {
+			if err := printer(cmd).Value(&report, report.WriteTable); err != nil {
 				return err
 			}
 			if !report.OK {
@@ -75,7 +70,6 @@ mail leaves this machine.`,
 	f.DurationVar(&o.Limit, "timeout", 0, "give up after this time and say which order waits and why "+
 		"(default: reckoned from orders and kills)")
 	f.StringVar(&o.Keep, "keep", "", "work in this new folder and leave it behind: database, logs, records")
-	f.BoolVar(&asJSON, "json", false, "print one JSON object instead of a table")
 	return cmd
 }
 

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -60,19 +59,6 @@ type Report struct {
 
 func (r *Report) find(format string, args ...any) {
 	r.Findings = append(r.Findings, fmt.Sprintf(format, args...))
-}
-
-// WriteJSON writes the report as one JSON object.
-func (r *Report) WriteJSON(out io.Writer) error {
-	if r.Findings == nil {
-		r.Findings = []string{} // a list without items, not null
-	}
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(r); err != nil {
-		return fmt.Errorf("demo: write the report: %w", err)
-	}
-	return nil
 }
 
 // WriteTable writes the report for people.
