@@ -142,7 +142,7 @@ func Run(ctx context.Context, o Options) (audit.Report, error) {
 	e.Lines, e.KillsWanted, e.FreezesWanted, e.FreezesLeftOut, e.Trouble = lines, o.Kills, o.Freezes, leftOut, trouble
 	report := e.Audit()
 	report.Input, report.Seed, report.Kept = name, o.Seed, o.Keep
-	report.Seconds = p.elapsed().Seconds()
+	report.Seconds = p.elapsed().Round(time.Millisecond).Seconds()
 	if o.Keep != "" {
 		if err := keepRecords(dir, e, &report); err != nil {
 			return report, err
