@@ -174,7 +174,7 @@ func printAnswer(cmd *cobra.Command, job *nexjob.NewJob, answer nexjob.Answer, e
 		out = answered{
 			Outcome: nexjob.Rejected, Existing: &duplicate.ExistingJobID, State: &duplicate.ExistingState,
 			RecordGone: duplicate.RecordGone, Error: err.Error(),
-			Remedy: "look first: " + explainCommand(job.IdempotencyKey),
+			Remedy: "look first: nexjob key explain " + view.ShellKey(job.IdempotencyKey),
 		}
 		if !duplicate.ExistingState.Active() { // else it was --while-active, whatever the policy
 			out.Policy = &duplicate.Policy
@@ -182,7 +182,7 @@ func printAnswer(cmd *cobra.Command, job *nexjob.NewJob, answer nexjob.Answer, e
 	case isMismatch:
 		out = answered{
 			Outcome: nexjob.Mismatched, Existing: &mismatch.ExistingJobID, ArgsDiffer: mismatch.Kind == mismatch.ExistingKind,
-			Error: err.Error(), Remedy: "look first: " + explainCommand(job.IdempotencyKey),
+			Error: err.Error(), Remedy: "look first: nexjob key explain " + view.ShellKey(job.IdempotencyKey),
 		}
 	case err != nil:
 		return err
@@ -224,24 +224,4 @@ func (a *answered) writeTable(w io.Writer) error {
 		t.Row("Remedy", a.Remedy)
 	}
 	return t.Flush()
-}
-
-// explainCommand is what to type to learn about a key. One that a shell would take
-// apart, or a terminal obey, is left to the reader.
-func explainCommand(key string) string {
-	switch {
-	case plainWord(key):
-		return "nexjob key explain " + key
-	case view.Safe(key) == key && !strings.ContainsAny(key, `'\`):
-		return "nexjob key explain -- '" + key + "'"
-	}
-	return "nexjob key explain KEY"
-}
-
-// plainWord tells whether every shell takes a text as one word that is no flag.
-func plainWord(text string) bool {
-	odd := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._:/@+,-", r)
-	}
-	return text != "" && text[0] != '-' && !strings.ContainsFunc(text, odd)
 }

@@ -179,23 +179,6 @@ func TestEnqueueInterrupted(t *testing.T) {
 	}
 }
 
-// TestExplainCommand: what is printed can be typed, or is left to the reader.
-func TestExplainCommand(t *testing.T) {
-	for key, want := range map[string]string{
-		"payment-42":    "nexjob key explain payment-42",
-		"a b; rm -rf $": "nexjob key explain -- 'a b; rm -rf $'",
-		"-x":            "nexjob key explain -- '-x'",
-		"é":             "nexjob key explain -- 'é'",
-		"it's":          "nexjob key explain KEY",
-		"\x1b[2J":       "nexjob key explain KEY",
-		`a\b`:           "nexjob key explain KEY",
-	} {
-		if got := explainCommand(key); got != want {
-			t.Errorf("%q: %s, want %s", key, got, want)
-		}
-	}
-}
-
 func TestProgress(t *testing.T) {
 	var b strings.Builder
 	p := newProgress(&b, 1000)

@@ -3,8 +3,6 @@ package record
 import (
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nexjob/nexjob"
@@ -37,7 +35,7 @@ func WriteKey(w io.Writer, e *nexjob.Explanation) error {
 		}
 	}, "  ID", "STATE", "KIND", "TRIES", "WHEN", "REASON")
 	if len(e.Jobs) > len(jobs) || e.MoreJobs {
-		p.line("  and older ones: nexjob jobs list --key %s", shellKey(e.Key))
+		p.line("  and older ones: nexjob jobs list --key %s", view.ShellKey(e.Key))
 	}
 	attempts(p, jobs)
 	told := operationEffects(jobs)
@@ -177,7 +175,7 @@ func remedies(e *nexjob.Explanation) []string {
 		fallthrough
 	case nexjob.Succeeded:
 		if !h.Cleared {
-			lines = append(lines, "nexjob jobs clear-key --key "+shellKey(e.Key)+" --reason …")
+			lines = append(lines, "nexjob jobs clear-key --key "+view.ShellKey(e.Key)+" --reason …")
 		}
 	}
 	if !h.RecordGone {
@@ -187,16 +185,4 @@ func remedies(e *nexjob.Explanation) []string {
 		lines[i] = "  " + lines[i]
 	}
 	return append([]string{"\nCommands"}, lines...)
-}
-
-// shellKey writes a key so that it can be copied into a shell, whatever it holds: as it
-// is, or for --quoted, in Go's quotes inside the shell's.
-func shellKey(key string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._:/@%+,=-", r)
-	}
-	if key != "" && !strings.ContainsFunc(key, func(r rune) bool { return !plain(r) }) {
-		return key
-	}
-	return "'" + strings.ReplaceAll(strconv.QuoteToASCII(key), "'", `\x27`) + "' --quoted"
 }

@@ -55,6 +55,18 @@ func Key(key string) string {
 	return key
 }
 
+// ShellKey writes a key so that it can be copied into a shell, whatever it holds: as it is,
+// or for --quoted, in Go's quotes inside the shell's.
+func ShellKey(key string) string {
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._:/@+,=-", r)
+	}
+	if key != "" && key[0] != '-' && !strings.ContainsFunc(key, odd) {
+		return key
+	}
+	return "'" + strings.ReplaceAll(strconv.QuoteToASCII(key), "'", `\x27`) + "' --quoted"
+}
+
 // WriteJSON writes a value as one line of JSON. Characters that a terminal could obey
 // are escaped inside its strings: the same JSON, and safe to look at.
 func WriteJSON(w io.Writer, value any) error {
