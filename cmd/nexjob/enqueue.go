@@ -3,13 +3,10 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -91,7 +88,7 @@ func enqueueOne(cmd *cobra.Command, args []string, o *enqueueOptions) error {
 	if err := job.Validate(); err != nil {
 		return wrongFlag(err, text)
 	}
-	client, done, err := openClient(cmd)
+	client, done, err := openForJobs(cmd)
 	if err != nil {
 		return err
 	}
@@ -121,27 +118,6 @@ func argsText(cmd *cobra.Command, args []string) ([]byte, error) {
 		return nil, input.Wrong("standard input", "it is empty: want one JSON value")
 	}
 	return text, nil
-}
-
-// openClient opens the storage for the first job, and says so when that makes a file.
-// done closes both.
-func openClient(cmd *cobra.Command) (_ *nexjob.Client, done func() error, err error) {
-	store, made, err := openOrMakeStore(cmd.Context(), cmd)
-	if err != nil {
-		return nil, nil, err
-	}
-	if made != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "nexjob: %s is a new SQLite file\n", view.Safe(made))
-	}
-	// What the client would log, each duplicate with other args, the answer tells.
-	client := nexjob.NewClient(store, nexjob.ClientOptions{Logger: slog.New(slog.DiscardHandler)})
-	return client, func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), 5*time.Second)
-		defer cancel()
-		// Decisions that are not written down are statistics lost, and no job.
-		_ = client.Close(ctx)
-		return store.Close()
-	}, nil
 }
 
 // answered is the answer to an enqueue as JSON.

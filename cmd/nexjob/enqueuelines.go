@@ -30,7 +30,7 @@ func enqueueLines(cmd *cobra.Command, kind string, o *enqueueOptions) (err error
 		defer func() { err = errors.Join(err, invalid.Close()) }()
 		how.Invalid = invalid
 	}
-	client, done, err := openClient(cmd)
+	client, done, err := openForJobs(cmd)
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,21 +23,6 @@ func newJobs() *cobra.Command {
 	}
 	cmd.AddCommand(newJobsList(), newJobsShow(), newCancel(), newRequeue(), newDelete(), newClearKey(), newResolve())
 	return cmd
-}
-
-// withStore opens the storage that the command line names, for a command that reads or
-// changes what is there, and closes it.
-func withStore(cmd *cobra.Command, do func(ctx context.Context, store nexjob.Storage, client *nexjob.Client) error) error {
-	ctx := cmd.Context()
-	store, err := openStore(ctx, cmd)
-	if err != nil {
-		return err
-	}
-	client := nexjob.NewClient(store, nexjob.ClientOptions{Logger: slog.New(slog.DiscardHandler)})
-	err = do(ctx, store, client)
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	return errors.Join(err, client.Close(closing), store.Close())
 }
 
 func newJobsList() *cobra.Command {
