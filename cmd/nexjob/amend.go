@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -206,9 +207,10 @@ func (a *amendment) answers(cmd *cobra.Command) *record.Answers {
 // amendIDs acts on the jobs that were named, each answered in the order given.
 func (a *amendment) amendIDs(ctx context.Context, cmd *cobra.Command, client *nexjob.Client, ids []nexjob.ID) error {
 	n := a.answers(cmd)
-	for len(ids) > 0 && ctx.Err() == nil {
-		batch := ids[:min(len(ids), amendBatch)]
-		ids = ids[len(batch):]
+	for batch := range slices.Chunk(ids, amendBatch) {
+		if ctx.Err() != nil {
+			break
+		}
 		if err := a.step(ctx, client, nexjob.Query{}, batch, nexjob.ErrNotFound, n); err != nil {
 			return errors.Join(err, n.Unfinished())
 		}
@@ -232,26 +234,14 @@ func (a *amendment) amendFound(ctx context.Context, cmd *cobra.Command, client *
 		fmt.Fprintln(cmd.ErrOrStderr(), "No job matches.")
 		return nil
 	}
-	switch {
-	case a.dryRun:
-		for len(jobs) > 0 {
-			batch := jobs[:min(len(jobs), amendBatch)]
-			jobs = jobs[len(batch):]
-			if err := n.Write(batch); err != nil {
-				return err
-			}
-		}
-	case !a.yes && !ask(cmd, a.do.Act, jobs, more):
+	if !a.dryRun && !a.yes && !ask(cmd, a.do.Act, jobs, more) {
 		return errors.New("not confirmed, nothing was done")
 	}
-	for len(jobs) > 0 && ctx.Err() == nil {
-		batch := jobs[:min(len(jobs), amendBatch)]
-		jobs = jobs[len(batch):]
-		ids := make([]nexjob.ID, len(batch))
-		for i := range batch {
-			ids[i] = batch[i].Job
+	for batch := range slices.Chunk(jobs, amendBatch) {
+		if ctx.Err() != nil {
+			break
 		}
-		if err := a.step(ctx, client, q, ids, nil, n); err != nil {
+		if err := a.stepFound(ctx, client, q, batch, n); err != nil {
 			return errors.Join(err, n.Unfinished())
 		}
 	}
@@ -261,25 +251,31 @@ func (a *amendment) amendFound(ctx context.Context, cmd *cobra.Command, client *
 	return n.End(ctx)
 }
 
+// stepFound acts on jobs that were noted, or says that it would.
+func (a *amendment) stepFound(
+	ctx context.Context, client *nexjob.Client, q nexjob.Query, batch []record.Change, n *record.Answers,
+) error {
+	if a.dryRun {
+		return n.Write(batch)
+	}
+	ids := make([]nexjob.ID, len(batch))
+	for i := range batch {
+		ids[i] = batch[i].Job
+	}
+	return a.step(ctx, client, q, ids, nil, n)
+}
+
 // search notes the jobs that a query selects, the oldest first.
 func (a *amendment) search(
 	ctx context.Context, client *nexjob.Client, q nexjob.Query,
 ) (found []record.Change, more bool, err error) {
-	for first := true; first || q.After != "" && (a.limit == 0 || len(found) < a.limit); first = false {
-		q.Limit = nexjob.MaxPage
-		if a.limit > 0 {
-			q.Limit = min(q.Limit, a.limit-len(found))
+	next, err := eachPage(ctx, client, q, a.limit, func(jobs []nexjob.Job) error {
+		for i := range jobs {
+			found = append(found, wouldBe(jobs[i].ID, jobs[i].Key, jobs[i].State))
 		}
-		page, err := client.Find(ctx, q)
-		if err != nil {
-			return nil, false, err
-		}
-		for i := range page.Jobs {
-			found = append(found, wouldBe(page.Jobs[i].ID, page.Jobs[i].Key, page.Jobs[i].State))
-		}
-		q.After = page.Next
-	}
-	return found, q.After != "", nil
+		return nil
+	})
+	return found, next != "", err
 }
 
 func wouldBe(id nexjob.ID, key string, state nexjob.State) record.Change {
