@@ -207,11 +207,12 @@ func (a *amendment) answers(cmd *cobra.Command) *record.Answers {
 // amendIDs acts on the jobs that were named, each answered in the order given.
 func (a *amendment) amendIDs(ctx context.Context, cmd *cobra.Command, client *nexjob.Client, ids []nexjob.ID) error {
 	n := a.answers(cmd)
+	missing := record.Change{Answer: record.Refused, Why: reason(nexjob.ErrNotFound)}
 	for batch := range slices.Chunk(ids, amendBatch) {
 		if ctx.Err() != nil {
 			break
 		}
-		if err := a.step(ctx, client, nexjob.Query{}, batch, nexjob.ErrNotFound, n); err != nil {
+		if err := a.step(ctx, client, nexjob.Query{}, batch, missing, n); err != nil {
 			return errors.Join(err, n.Unfinished())
 		}
 	}
@@ -262,7 +263,8 @@ func (a *amendment) stepFound(
 	for i := range batch {
 		ids[i] = batch[i].Job
 	}
-	return a.step(ctx, client, q, ids, nil, n)
+	missing := record.Change{Answer: record.Skipped, Why: "it changed since it was selected, or is gone"}
+	return a.step(ctx, client, q, ids, missing, n)
 }
 
 // search notes the jobs that a query selects, the oldest first.
@@ -317,56 +319,46 @@ func (a *amendment) amendKey(
 	return n.End(ctx)
 }
 
-// step acts on one batch. A job that the query does not select is answered Refused with
-// missing, or, without one, Skipped.
+// step acts on one batch and answers in its order; missing is the answer for a job that the
+// query does not select.
 func (a *amendment) step(
-	ctx context.Context, client *nexjob.Client, q nexjob.Query, ids []nexjob.ID, missing error, n *record.Answers,
+	ctx context.Context, client *nexjob.Client, q nexjob.Query, ids []nexjob.ID, missing record.Change, n *record.Answers,
 ) error {
 	q.IDs = ids
-	if a.dryRun {
-		return a.dry(ctx, client, ids, n)
-	}
-	amended, err := client.Amend(ctx, q, a.do, len(ids))
+	answered, err := a.amend(ctx, client, q)
 	if err != nil {
 		return err
-	}
-	answered := make(map[nexjob.ID]record.Change, len(ids))
-	for i := range amended.Changes {
-		answered[amended.Changes[i].Job] = record.ChangeOf(a.do.Act, &amended.Changes[i])
 	}
 	changes := make([]record.Change, len(ids))
 	for i, id := range ids {
 		change, ok := answered[id]
-		switch {
-		case !ok && missing != nil:
-			change = record.Change{Job: id, Answer: record.Refused, Why: reason(missing)}
-		case !ok:
-			change = record.Change{Job: id, Answer: record.Skipped, Why: "it changed since it was selected, or is gone"}
+		if !ok {
+			change = missing
+			change.Job = id
 		}
 		changes[i] = change
 	}
 	return n.Write(changes)
 }
 
-// dry answers what the jobs that were named are.
-func (a *amendment) dry(ctx context.Context, client *nexjob.Client, ids []nexjob.ID, n *record.Answers) error {
-	page, err := client.Find(ctx, nexjob.Query{IDs: ids, Limit: len(ids)})
-	if err != nil {
-		return err
-	}
-	found := make(map[nexjob.ID]record.Change, len(ids))
-	for i := range page.Jobs {
-		found[page.Jobs[i].ID] = wouldBe(page.Jobs[i].ID, page.Jobs[i].Key, page.Jobs[i].State)
-	}
-	changes := make([]record.Change, len(ids))
-	for i, id := range ids {
-		change, ok := found[id]
-		if !ok {
-			change = record.Change{Job: id, Answer: record.Refused, Why: reason(nexjob.ErrNotFound)}
+// amend acts on the jobs that a query of IDs selects, or, in a dry run, looks what they are.
+func (a *amendment) amend(
+	ctx context.Context, client *nexjob.Client, q nexjob.Query,
+) (map[nexjob.ID]record.Change, error) {
+	answered := make(map[nexjob.ID]record.Change, len(q.IDs))
+	if a.dryRun {
+		q.Limit = len(q.IDs)
+		page, err := client.Find(ctx, q)
+		for i := range page.Jobs {
+			answered[page.Jobs[i].ID] = wouldBe(page.Jobs[i].ID, page.Jobs[i].Key, page.Jobs[i].State)
 		}
-		changes[i] = change
+		return answered, err
 	}
-	return n.Write(changes)
+	amended, err := client.Amend(ctx, q, a.do, len(q.IDs))
+	for i := range amended.Changes {
+		answered[amended.Changes[i].Job] = record.ChangeOf(a.do.Act, &amended.Changes[i])
+	}
+	return answered, err
 }
 
 // ask shows what is selected and waits for a person's yes.

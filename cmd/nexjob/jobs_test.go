@@ -116,7 +116,11 @@ func TestAmendLeavesAloneWhatHasGoneOn(t *testing.T) {
 	a := &amendment{do: nexjob.Action{Act: nexjob.ActRequeue}}
 	n := record.NewAnswers(a.do.Act, view.Printer{Out: &out, JSON: true}, &notes)
 	q := nexjob.Query{States: []nexjob.State{nexjob.Cancelled}}
-	if err := a.step(t.Context(), s.client, q, s.ids, nil, n); err != nil {
+	selected := make([]record.Change, len(s.ids))
+	for i, id := range s.ids {
+		selected[i] = wouldBe(id, "", nexjob.Cancelled)
+	}
+	if err := a.stepFound(t.Context(), s.client, q, selected, n); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.End(t.Context()); err != nil || strings.TrimSpace(notes.String()) != "requeue: 1 done, 1 skipped" {
