@@ -207,7 +207,7 @@ func (a *amendment) answers(cmd *cobra.Command) *record.Answers {
 // amendIDs acts on the jobs that were named, each answered in the order given.
 func (a *amendment) amendIDs(ctx context.Context, cmd *cobra.Command, client *nexjob.Client, ids []nexjob.ID) error {
 	n := a.answers(cmd)
-	missing := record.Change{Answer: record.Refused, Why: reason(nexjob.ErrNotFound)}
+	missing := record.Change{Answer: record.Refused, Why: view.Reason(nexjob.ErrNotFound)}
 	for batch := range slices.Chunk(ids, amendBatch) {
 		if ctx.Err() != nil {
 			break

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
 )
 
 // filter are the flags that select jobs. All that are given must match.
@@ -53,7 +54,7 @@ func (f *filter) query(cmd *cobra.Command) (nexjob.Query, error) {
 	}{{"--kind", f.kinds}, {"--queue", f.queues}, {"--tag", f.tags}, {"--any-tag", f.anyTags}} {
 		for _, name := range list.names {
 			if err := nexjob.ValidateName("name", name); err != nil {
-				return q, input.Wrong(list.flag, "%s", reason(err))
+				return q, input.Wrong(list.flag, "%s", view.Reason(err))
 			}
 		}
 	}
@@ -110,7 +111,7 @@ func parseStates(names []string) ([]nexjob.State, error) {
 		}
 		state, err := nexjob.ParseState(name)
 		if err != nil {
-			return nil, input.Wrong("--state", "%s", reason(err))
+			return nil, input.Wrong("--state", "%s", view.Reason(err))
 		}
 		states = append(states, state)
 	}
@@ -130,7 +131,7 @@ func parseKey(where, text string, quoted bool) (string, error) {
 		}
 	}
 	if err := nexjob.ValidateKey(key); err != nil {
-		return "", input.Wrong(where, "%s", reason(err))
+		return "", input.Wrong(where, "%s", view.Reason(err))
 	}
 	return key, nil
 }
@@ -138,7 +139,7 @@ func parseKey(where, text string, quoted bool) (string, error) {
 func parseID(where, text string) (nexjob.ID, error) {
 	id, err := nexjob.ParseID(text)
 	if err != nil {
-		return id, input.Wrong(where, "%s", reason(err))
+		return id, input.Wrong(where, "%s", view.Reason(err))
 	}
 	return id, nil
 }
@@ -170,6 +171,3 @@ func parseTime(where, text string) (time.Time, error) {
 	}
 	return at, nil
 }
-
-// reason is an error's text without the package's name, to stand after a flag's.
-func reason(err error) string { return strings.TrimPrefix(err.Error(), "nexjob: ") }

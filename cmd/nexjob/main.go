@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -43,8 +42,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		text := strings.TrimPrefix(err.Error(), "nexjob: ") // the library's own prefix is ours
-		fmt.Fprintln(stderr, "nexjob:", view.SafeLines(text))
+		fmt.Fprintln(stderr, "nexjob:", view.SafeLines(view.Reason(err)))
 	}
 	return exitCode(err, began)
 }

@@ -30,7 +30,7 @@ With --json each queue is an object on a line of its own.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range names {
 				if err := nexjob.ValidateName("name", name); err != nil {
-					return input.Wrong("--queue", "%s", reason(err))
+					return input.Wrong("--queue", "%s", view.Reason(err))
 				}
 			}
 			return withStore(cmd, func(ctx context.Context, store nexjob.Storage, client *nexjob.Client) error {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
@@ -45,7 +44,7 @@ func ChangeOf(act nexjob.Act, c *nexjob.Change) Change {
 	case act == nexjob.ActClearKey && errors.Is(c.Err, nexjob.ErrNotFound):
 		out.Answer, out.Why = Refused, "its key is free, or has gone on to another job"
 	case c.Err != nil:
-		out.Answer, out.Why = Refused, strings.TrimPrefix(c.Err.Error(), "nexjob: ")
+		out.Answer, out.Why = Refused, view.Reason(c.Err)
 	case c.State == nexjob.Uncertain && act != nexjob.ActResolve && act != nexjob.ActClearKey:
 		out.Answer = Held
 		out.Why = "an effect has no outcome; look at the outside service and resolve it"

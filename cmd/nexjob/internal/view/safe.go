@@ -45,6 +45,10 @@ func SafeLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
+// Reason is an error's text without the library's name, to stand after that of the
+// program, of a flag or of a job.
+func Reason(err error) string { return strings.TrimPrefix(err.Error(), "nexjob: ") }
+
 // Key writes an idempotency key so that it can be told from every other and given back:
 // as it is, or in Go's quotes when it holds a space, a quote, a backslash, or anything
 // that Safe escapes.
