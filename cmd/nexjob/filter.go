@@ -33,7 +33,7 @@ func (f *filter) add(cmd *cobra.Command) {
 	fs.StringArrayVar(&f.anyTags, "any-tag", nil, "with this `TAG`; repeat it for jobs that have at least one of them")
 	fs.StringVar(&f.operation, "operation", "", "of the operation with this `ID`")
 	fs.StringVar(&f.parent, "parent", "", "that wait or waited for the job with this `ID`")
-	fs.StringVar(&f.endedBefore, "ended-before", "", "ended before this `TIME` (2026-03-01T08:00:00Z), or so long ago (72h)")
+	fs.StringVar(&f.endedBefore, "ended-before", "", "ended before this `TIME` (2026-03-01T08:00:00Z), or so long ago (72h, 30d)")
 	fs.StringVar(&f.deadlineBefore, "deadline-before", "", "with a deadline before this `TIME`")
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(names(nexjob.States()), cobra.ShellCompDirectiveNoFileComp))
 }
@@ -162,12 +162,12 @@ func parseIDs(args []string) ([]nexjob.ID, error) {
 }
 
 func parseTime(where, text string) (time.Time, error) {
-	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+	if ago, err := parseSpan(text); err == nil {
 		return time.Now().Add(-ago), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return at, input.Wrong(where, "%q is neither a time such as 2026-03-01T08:00:00Z nor a duration such as 72h", text)
+		return at, input.Wrong(where, "%q is neither a time such as 2026-03-01T08:00:00Z nor a duration such as 72h or 30d", text)
 	}
 	return at, nil
 }
