@@ -69,14 +69,10 @@ func TestManyJobs(t *testing.T) {
 		var ids []nexjob.ID
 		for _, line := range lines {
 			var job struct {
-				ID  nexjob.ID `json:"id"`
-				Job nexjob.ID `json:"job"`
+				ID nexjob.ID `json:"id"`
 			}
 			if err := json.Unmarshal([]byte(line), &job); err != nil {
 				t.Fatalf("%v in %s", err, line)
-			}
-			if job.ID.IsZero() {
-				job.ID = job.Job
 			}
 			ids = append(ids, job.ID)
 		}

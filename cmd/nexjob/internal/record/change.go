@@ -20,7 +20,7 @@ const (
 
 // Change is what an action did to one job.
 type Change struct {
-	Job      nexjob.ID     `json:"job"`
+	Job      nexjob.ID     `json:"id"`
 	Key      string        `json:"key,omitempty"`
 	Answer   string        `json:"answer"`
 	State    *nexjob.State `json:"state,omitempty"` // afterwards; none: the record is gone
