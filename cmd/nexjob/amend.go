@@ -200,13 +200,13 @@ func (a *amendment) scope(cmd *cobra.Command, q nexjob.Query, ids []nexjob.ID) (
 	return q, nil
 }
 
-func (a *amendment) answers(cmd *cobra.Command) *record.Answers {
-	return record.NewAnswers(a.do.Act, printer(cmd), cmd.ErrOrStderr())
+func (a *amendment) changes(cmd *cobra.Command) *record.Changes {
+	return record.NewChanges(a.do.Act, printer(cmd), cmd.ErrOrStderr())
 }
 
 // amendIDs acts on the jobs that were named, each answered in the order given.
 func (a *amendment) amendIDs(ctx context.Context, cmd *cobra.Command, client *nexjob.Client, ids []nexjob.ID) error {
-	n := a.answers(cmd)
+	n := a.changes(cmd)
 	missing := record.Change{Answer: record.Refused, Why: view.Reason(nexjob.ErrNotFound)}
 	for batch := range slices.Chunk(ids, amendBatch) {
 		if ctx.Err() != nil {
@@ -223,7 +223,7 @@ func (a *amendment) amendIDs(ctx context.Context, cmd *cobra.Command, client *ne
 // that those that are refused are not met again; each step repeats the conditions, so
 // that a job which has meanwhile gone on is left alone.
 func (a *amendment) amendFound(ctx context.Context, cmd *cobra.Command, client *nexjob.Client, q nexjob.Query) error {
-	n := a.answers(cmd)
+	n := a.changes(cmd)
 	if q.Of == nexjob.Keys {
 		return a.amendKey(ctx, cmd, client, q, n)
 	}
@@ -254,7 +254,7 @@ func (a *amendment) amendFound(ctx context.Context, cmd *cobra.Command, client *
 
 // stepFound acts on jobs that were noted, or says that it would.
 func (a *amendment) stepFound(
-	ctx context.Context, client *nexjob.Client, q nexjob.Query, batch []record.Change, n *record.Answers,
+	ctx context.Context, client *nexjob.Client, q nexjob.Query, batch []record.Change, n *record.Changes,
 ) error {
 	if a.dryRun {
 		return n.Write(batch)
@@ -290,7 +290,7 @@ func wouldBe(id nexjob.ID, key string, state nexjob.State) record.Change {
 
 // amendKey clears one key, which may have outlived its job's record.
 func (a *amendment) amendKey(
-	ctx context.Context, cmd *cobra.Command, client *nexjob.Client, q nexjob.Query, n *record.Answers,
+	ctx context.Context, cmd *cobra.Command, client *nexjob.Client, q nexjob.Query, n *record.Changes,
 ) error {
 	page, err := client.Find(ctx, q)
 	if err != nil {
@@ -322,7 +322,7 @@ func (a *amendment) amendKey(
 // step acts on one batch and answers in its order; missing is the answer for a job that the
 // query does not select.
 func (a *amendment) step(
-	ctx context.Context, client *nexjob.Client, q nexjob.Query, ids []nexjob.ID, missing record.Change, n *record.Answers,
+	ctx context.Context, client *nexjob.Client, q nexjob.Query, ids []nexjob.ID, missing record.Change, n *record.Changes,
 ) error {
 	q.IDs = ids
 	answered, err := a.amend(ctx, client, q)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
-	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/record"
 )
 
 func newEnqueue() *cobra.Command {
@@ -120,84 +120,12 @@ func argsText(cmd *cobra.Command, args []string) ([]byte, error) {
 	return text, nil
 }
 
-// answered is the answer to an enqueue as JSON.
-type answered struct {
-	ID         *nexjob.ID              `json:"id,omitempty"`
-	Outcome    nexjob.Outcome          `json:"outcome"`
-	State      *nexjob.State           `json:"state,omitempty"`
-	Operation  *nexjob.ID              `json:"operation,omitempty"`
-	ArgsDiffer bool                    `json:"args_differ"`
-	Started    bool                    `json:"started,omitempty"`
-	Continues  bool                    `json:"continues,omitempty"`
-	RecordGone bool                    `json:"record_gone,omitempty"`
-	Existing   *nexjob.ID              `json:"existing_id,omitempty"`
-	Policy     *nexjob.DuplicatePolicy `json:"policy,omitempty"`
-	Error      string                  `json:"error,omitempty"`
-	Remedy     string                  `json:"remedy,omitempty"`
-}
-
 // printAnswer prints what became of the job, also when that is a refusal, and answers
 // the error that the command ends with.
 func printAnswer(cmd *cobra.Command, job *nexjob.NewJob, answer nexjob.Answer, err error) error {
-	duplicate, isDuplicate := errors.AsType[*nexjob.DuplicateJobError](err)
-	mismatch, isMismatch := errors.AsType[*nexjob.KeyMismatchError](err)
-	out := answered{
-		ID: &answer.ID, Outcome: answer.Outcome, State: &answer.State, Operation: &answer.Operation,
-		ArgsDiffer: answer.ArgsDiffer, Started: answer.Started, Continues: answer.Continues, RecordGone: answer.RecordGone,
-	}
-	switch {
-	case isDuplicate:
-		out = answered{
-			Outcome: nexjob.Rejected, Existing: &duplicate.ExistingJobID, State: &duplicate.ExistingState,
-			RecordGone: duplicate.RecordGone, Error: err.Error(),
-			Remedy: "look first: nexjob key explain " + view.ShellKey(job.IdempotencyKey),
-		}
-		if !duplicate.ExistingState.Active() { // else it was --while-active, whatever the policy
-			out.Policy = &duplicate.Policy
-		}
-	case isMismatch:
-		out = answered{
-			Outcome: nexjob.Mismatched, Existing: &mismatch.ExistingJobID, ArgsDiffer: mismatch.Kind == mismatch.ExistingKind,
-			Error: err.Error(), Remedy: "look first: nexjob key explain " + view.ShellKey(job.IdempotencyKey),
-		}
-	case err != nil:
+	told, ok := record.AnswerOf(job, answer, err)
+	if !ok {
 		return err
 	}
-	return cmp.Or(printer(cmd).Value(out, out.writeTable), err)
-}
-
-func (a *answered) writeTable(w io.Writer) error {
-	t := view.NewTable(w)
-	t.Row("Outcome", a.Outcome)
-	if a.Existing != nil {
-		t.Row("Existing job", a.Existing)
-	} else {
-		t.Row("ID", a.ID)
-	}
-	if a.State != nil {
-		t.Row("State", a.State)
-	}
-	if a.Operation != nil {
-		t.Row("Operation", a.Operation)
-	}
-	if a.Policy != nil {
-		t.Row("Policy", a.Policy)
-	}
-	for _, fact := range []struct {
-		holds bool
-		text  string
-	}{
-		{a.ArgsDiffer, "the key's job has other args than these"},
-		{a.Started, "too late to replace it: the job has been claimed"},
-		{a.Continues, "it continues the operation of the key's last job"},
-		{a.RecordGone, "the job's record is gone, its key lives"},
-	} {
-		if fact.holds {
-			t.Row("Note", fact.text)
-		}
-	}
-	if a.Remedy != "" {
-		t.Row("Remedy", a.Remedy)
-	}
-	return t.Flush()
+	return cmp.Or(printer(cmd).Value(told, told.WriteTable), err)
 }

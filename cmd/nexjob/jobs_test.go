@@ -110,7 +110,7 @@ func TestAmendLeavesAloneWhatHasGoneOn(t *testing.T) {
 	}
 	var out, notes bytes.Buffer
 	a := &amendment{do: nexjob.Action{Act: nexjob.ActRequeue}}
-	n := record.NewAnswers(a.do.Act, view.Printer{Out: &out, JSON: true}, &notes)
+	n := record.NewChanges(a.do.Act, view.Printer{Out: &out, JSON: true}, &notes)
 	q := nexjob.Query{States: []nexjob.State{nexjob.Cancelled}}
 	selected := make([]record.Change, len(s.ids))
 	for i, id := range s.ids {

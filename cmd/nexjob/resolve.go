@@ -79,7 +79,7 @@ func (r *resolution) run(cmd *cobra.Command, args []string) error {
 		if len(amended.Changes) == 0 {
 			return fmt.Errorf("resolve job %s: %w", id, nexjob.ErrNotFound)
 		}
-		n := record.NewAnswers(r.do.Act, printer(cmd), cmd.ErrOrStderr())
+		n := record.NewChanges(r.do.Act, printer(cmd), cmd.ErrOrStderr())
 		if err := n.Write([]record.Change{record.ChangeOf(r.do.Act, &amended.Changes[0])}); err != nil {
 			return err
 		}
