@@ -1,7 +1,11 @@
 // Command nexjob is the roof of the house: it wires engines, workers, API and
 // dashboard into one program and decides nothing about jobs itself. It stands
-// on every other package, and none may import it. Start at newRoot: each
-// subcommand is a file of its own.
+// on every other package, and none may import it.
+//
+// This package reads command lines, a file for each command. Behind it, input
+// names what is wrong with what a user gave, record tells what a storage holds, view
+// writes it, bulk enqueues lines, and demo is the shop that is killed and audited,
+// with the services of package outside. Start at newRoot.
 package main
 
 import (
