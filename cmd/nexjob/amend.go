@@ -376,7 +376,7 @@ func ask(cmd *cobra.Command, act nexjob.Act, found []record.Change, more bool) b
 		rest += ", and more match"
 	}
 	fmt.Fprintf(out, "%s: %d selected%s. Go on? [y/N] ", act, len(found), rest)
-	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	line, err := bufio.NewReader(input.Until(cmd.Context(), cmd.InOrStdin())).ReadString('\n')
 	if err != nil && line == "" {
 		return false
 	}

@@ -99,6 +99,9 @@ func enqueueOne(cmd *cobra.Command, args []string, o *enqueueOptions) error {
 	return errors.Join(printAnswer(cmd, &job, answer, err), done())
 }
 
+// errInterrupted is the error of a command that waited for its input.
+var errInterrupted = errors.New("enqueue: interrupted, nothing was done")
+
 // argsText reads the args from where the command line says.
 func argsText(cmd *cobra.Command, args []string) ([]byte, error) {
 	if len(args) < 2 {
@@ -110,10 +113,14 @@ func argsText(cmd *cobra.Command, args []string) ([]byte, error) {
 		}
 		return []byte(args[1]), nil
 	}
-	text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), nexjob.MaxArgs+1024))
-	if err != nil {
+	text, err := io.ReadAll(io.LimitReader(input.Until(cmd.Context(), cmd.InOrStdin()), nexjob.MaxArgs+1024))
+	switch {
+	case cmd.Context().Err() != nil:
+		return nil, errInterrupted
+	case err != nil:
 		return nil, input.Unreadable("standard input", err)
 	}
+	text = bytes.TrimPrefix(text, []byte("\uFEFF")) // some shells and editors begin a text with it
 	if text = bytes.TrimSpace(text); len(text) == 0 {
 		return nil, input.Wrong("standard input", "it is empty: want one JSON value")
 	}

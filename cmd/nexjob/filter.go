@@ -136,10 +136,15 @@ func parseKey(where, text string, quoted bool) (string, error) {
 	return key, nil
 }
 
+// parseID reads an ID. The zero ID is refused: in a query it is no condition, so an action
+// on the children of nobody would be one on all jobs.
 func parseID(where, text string) (nexjob.ID, error) {
 	id, err := nexjob.ParseID(text)
-	if err != nil {
+	switch {
+	case err != nil:
 		return id, input.Wrong(where, "%s", view.Reason(err))
+	case id.IsZero():
+		return id, input.Wrong(where, "the zero ID names nothing")
 	}
 	return id, nil
 }
@@ -161,13 +166,18 @@ func parseIDs(args []string) ([]nexjob.ID, error) {
 	return ids, nil
 }
 
+// parseTime reads a time, or how long ago it was. The zero time is refused: in a query it
+// is no condition.
 func parseTime(where, text string) (time.Time, error) {
 	if ago, err := parseSpan(text); err == nil {
 		return time.Now().Add(-ago), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
+	switch {
+	case err != nil:
 		return at, input.Wrong(where, "%q is neither a time such as 2026-03-01T08:00:00Z nor a duration such as 72h or 30d", text)
+	case at.IsZero():
+		return at, input.Wrong(where, "%s: there was no job then", text)
 	}
 	return at, nil
 }

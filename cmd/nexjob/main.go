@@ -31,24 +31,37 @@ func main() {
 
 // run executes one command line and answers the exit code: 0, or, with the error
 // as the last line of stderr, 1 if something went wrong and 2 if the command line
-// or its input is wrong and nothing was done. The first interrupt ends the command's
-// context, so that it can stop in order; the second one kills the process.
+// or its input is wrong and nothing was done. The first interrupt, or the end of the
+// terminal, ends the command's context, so that it can stop in order; the second one kills
+// the process.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(ctx, ends...)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 
 	root := newRoot() //nolint:contextcheck // cobra hands the context to the command that runs
 	began := false
-	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		err := cmd.ValidateFlagGroups() // which cobra would do after this
+		began = err == nil
+		return err
+	}
 	root.SetArgs(args)
-	root.SetOut(stdout)
+	out := &stream{Writer: stdout}
+	root.SetOut(out)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = out.err // the help texts of cobra are written without a look
+	}
 	if err != nil {
 		fmt.Fprintln(stderr, "nexjob:", view.SafeLines(view.Reason(err)))
 	}
-	return exitCode(err, began)
+	return exitCode(err, began || out.err != nil)
 }
 
 // newRoot is the command tree. Errors are printed by run alone, and without the

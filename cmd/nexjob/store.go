@@ -66,8 +66,10 @@ func parseStore(text string) (path string, err error) {
 		return "", fmt.Errorf("%q has no scheme: a SQLite file is sqlite:%s", text, text)
 	case scheme != "sqlite":
 		return "", fmt.Errorf("unknown scheme %q: want sqlite:PATH", scheme)
-	case path == "":
-		return "", fmt.Errorf("sqlite: without a path: want sqlite:PATH, as in %s", storeDefault)
+	case path == "" || strings.HasPrefix(path, ":memory:"):
+		return "", fmt.Errorf("sqlite: without the path of a file: want sqlite:PATH, as in %s", storeDefault)
+	case strings.HasPrefix(path, "file:"):
+		return "", fmt.Errorf("%q: leave out file:, and write the path as the system does", text)
 	case strings.HasPrefix(path, "//"):
 		// Some tools read sqlite:///a.db as a file in this folder, others as one in the
 		// root folder. Guessing would open the wrong one.

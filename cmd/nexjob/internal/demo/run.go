@@ -17,6 +17,7 @@ import (
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/shop"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/outside"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
 )
 
 // ByKills as Options.Freezes is one freeze for every five kills, and at least one.
@@ -108,8 +109,15 @@ func Run(ctx context.Context, o Options) (audit.Report, error) {
 	if err := o.check(); err != nil {
 		return audit.Report{}, err
 	}
-	lines, name, err := orders.Open(o.Input, o.Stdin)
-	if err != nil {
+	var name string
+	lines, err := input.Await(ctx, func() (lines []orders.Line, err error) {
+		lines, name, err = orders.Open(o.Input, o.Stdin)
+		return lines, err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return audit.Report{}, brokenOff(ctx)
+	case err != nil:
 		return audit.Report{}, err
 	}
 	lines = orders.Select(lines, o.Orders, newRandom(o.Seed, streamOrders))
@@ -149,6 +157,11 @@ func Run(ctx context.Context, o Options) (audit.Report, error) {
 		}
 	}
 	return report, nil
+}
+
+// brokenOff is the error of a run whose context ended.
+func brokenOff(ctx context.Context) error {
+	return fmt.Errorf("demo: broken off: %w", context.Cause(ctx))
 }
 
 // effectsOf returns what the orders lead to at each service.
@@ -214,7 +227,7 @@ func newProgress(out io.Writer) *progress { return &progress{out: out, start: ti
 func (p *progress) say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintf(p.out, "%6.2fs  %s\n", p.elapsed().Seconds(), fmt.Sprintf(format, args...))
+	fmt.Fprintf(p.out, "%6.2fs  %s\n", p.elapsed().Seconds(), view.Safe(fmt.Sprintf(format, args...)))
 }
 
 func (p *progress) elapsed() time.Duration { return time.Since(p.start) }

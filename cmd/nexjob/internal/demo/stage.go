@@ -142,7 +142,7 @@ func (s *stage) play(ctx context.Context, limit time.Duration) (trouble []string
 
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("demo: broken off: %w", context.Cause(ctx))
+		return nil, brokenOff(ctx)
 	case errors.Is(watchErr, errTimeUp):
 		trouble = append(trouble, fmt.Sprintf("not done after %s", limit))
 		trouble = append(trouble, s.witness.whyWaiting(ctx)...)

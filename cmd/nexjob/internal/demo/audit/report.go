@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
 )
 
 // Report is the audit's result. The JSON names are part of the command's interface.
@@ -67,7 +69,7 @@ func (r *Report) WriteTable(out io.Writer) error {
 	row := func(what string, n int, note string, args ...any) {
 		fmt.Fprintf(table, "%s\t%d\t\t%s\n", what, n, fmt.Sprintf(note, args...))
 	}
-	row("orders", r.Orders, "of %d customers, from %s; enqueued %d times", r.Customers, r.Input, r.Enqueues)
+	row("orders", r.Orders, "of %d customers, from %s; enqueued %d times", r.Customers, view.Safe(r.Input), r.Enqueues)
 	row("duplicates", r.Duplicates, "%d answered with the active job, %d rejected, %d a new operation after success",
 		r.Existing, r.Rejected, r.Duplicates-r.Existing-r.Rejected)
 	row("kills", r.Kills, "worker processes: %d inside a charge, %d a mail, %d a webhook, %d anywhere",
@@ -89,12 +91,12 @@ func (r *Report) WriteTable(out io.Writer) error {
 		return fmt.Errorf("demo: write the report: %w", err)
 	}
 	if r.Kept != "" {
-		fmt.Fprintf(out, "\nKept in %s.\n", r.Kept)
+		fmt.Fprintf(out, "\nKept in %s.\n", view.Safe(r.Kept))
 	}
 	if !r.OK {
 		fmt.Fprintf(out, "\nNot as promised:\n")
 		for _, finding := range r.Findings {
-			fmt.Fprintf(out, "  - %s\n", finding)
+			fmt.Fprintf(out, "  - %s\n", view.SafeLines(finding))
 		}
 	}
 	verdict := "Each order was charged and invoiced exactly once, each customer mailed once, each event delivered once."
