@@ -2,7 +2,6 @@ package nexjob
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -33,7 +32,7 @@ type KeyHolder struct {
 	State      State     `json:"state"`
 	Active     bool      `json:"active"`
 	Since      time.Time `json:"since,omitzero"` // it was enqueued; zero when the record is gone
-	Ended      time.Time `json:"ended,omitzero"`
+	Ended      time.Time `json:"ended_at,omitzero"`
 	Until      time.Time `json:"until,omitzero"` // the key's life ends; zero: with the job's record
 	Cleared    bool      `json:"cleared,omitempty"`
 	RecordGone bool      `json:"record_gone,omitempty"`
@@ -66,13 +65,14 @@ type KeyJob struct {
 	Effects       []KeyEffect  `json:"effects,omitempty"`  // of its operation
 }
 
-// KeyAttempt is one ended run of a job.
+// KeyAttempt is an Attempt under the names that people and programs read.
 type KeyAttempt struct {
-	Ending  string    `json:"ending"`
-	Error   string    `json:"error,omitempty"`
+	Fence   int64     `json:"fence"`
 	Worker  string    `json:"worker,omitempty"`
-	Started time.Time `json:"started"`
-	Ended   time.Time `json:"ended"`
+	Started time.Time `json:"started_at"`
+	Ended   time.Time `json:"ended_at"`
+	Ending  Ending    `json:"ending"`
+	Error   string    `json:"error,omitempty"`
 }
 
 // KeyEffect is one outside effect with its certainty.
@@ -133,10 +133,10 @@ func (c *Client) gather(ctx context.Context, now time.Time, key string) (keyFact
 		return f, err
 	}
 	f.jobs, f.more = jobs.Jobs, jobs.Next != ""
-	var operations []ID
 	if err := c.gatherHolder(ctx, &f); err != nil {
 		return f, err
 	}
+	var operations []ID
 	if f.row != nil {
 		operations = append(operations, f.row.Operation)
 	}
@@ -255,9 +255,7 @@ func (f *keyFacts) keyJob(job *Job) KeyJob {
 		k.DueAt = job.DueAt
 	}
 	for _, a := range job.Attempts {
-		k.Attempts = append(k.Attempts, KeyAttempt{
-			Ending: a.Ending.String(), Error: a.Error, Worker: a.Worker, Started: a.Started, Ended: a.Ended,
-		})
+		k.Attempts = append(k.Attempts, KeyAttempt(a))
 	}
 	for i := range f.receipts {
 		if r := &f.receipts[i]; r.Operation == job.Operation && r.Sort == EffectReceipt {
@@ -288,5 +286,5 @@ func certainty(s EffectState) string {
 	case Compensated:
 		return "not known; a follow-up job was enqueued"
 	}
-	return fmt.Sprint(s)
+	return s.String()
 }

@@ -328,7 +328,7 @@ func TestExplainTellsTheHistory(t *testing.T) {
 		}
 		old := e.Jobs[1]
 		if old.Tries != 1 || old.Reason != "printer on fire" || len(old.Attempts) != 1 ||
-			old.Attempts[0].Ending != "failed" || old.Attempts[0].Worker != "till-1" {
+			old.Attempts[0].Ending != nexjob.EndFailed || old.Attempts[0].Worker != "till-1" {
 			t.Errorf("the first job is told as %+v", old)
 		}
 		for _, job := range e.Jobs { // the effect is the operation's, and both continue it

@@ -31,41 +31,63 @@ func (b *bench) flat1m(ctx context.Context) error {
 func (b *bench) flatIn(ctx context.Context, mode sqlite.Synchronous) (err error) {
 	const shallow = "10k waiting"
 	title := "flat1m" + suffix(mode)
-	all := make(readings)
-	// One side inside the other: both files live through all rounds.
-	outer := func(ctx context.Context, _ string, deep queue) (gauge.Reading, error) {
-		inner := func(ctx context.Context, _ string, flat queue) (gauge.Reading, error) {
-			lakes := []*lake{{name: ours, q: deep, depth: b.deep}, {name: shallow, q: flat, depth: b.flat}}
-			for round := range b.rounds {
-				turn, err := b.turns(ctx, lakes)
-				if err != nil {
-					return gauge.Reading{}, err
-				}
-				for _, l := range lakes {
-					r := turn[l]
-					all[l.name] = append(all[l.name], r)
-					fmt.Fprintf(b.progress, "%s %d/%d with %d waiting: %.4g, %.3g µs of CPU\n",
-						title, round+1, b.rounds, l.depth, r.Value, r.CPU)
-				}
-			}
-			return gauge.Reading{}, nil
+	lakes := []*lake{{name: ours, depth: b.deep}, {name: shallow, depth: b.flat}}
+	defer func() {
+		for _, l := range lakes {
+			err = errors.Join(err, l.leave())
 		}
-		return b.once(ctx, side{ours, openOurs}, mode, inner)
+	}()
+	for _, l := range lakes {
+		if err := l.open(ctx, b, mode); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintf(b.progress, "%s fills a file with %d jobs\n", title, b.deep)
-	if _, err := b.once(ctx, side{ours, openOurs}, mode, outer); err != nil {
-		return fmt.Errorf("%s: %w", title, err)
+	all := make(readings)
+	for round := range b.rounds {
+		turn, err := b.turns(ctx, lakes)
+		if err != nil {
+			return fmt.Errorf("%s: %w", title, err)
+		}
+		for _, l := range lakes {
+			r := turn[l]
+			all[l.name] = append(all[l.name], r)
+			fmt.Fprintf(b.progress, "%s %d/%d with %d waiting: %.4g, %.3g µs of CPU\n",
+				title, round+1, b.rounds, l.depth, r.Value, r.CPU)
+		}
 	}
 	return b.compare(title, "jobs/s", all, []string{shallow})
 }
 
-// lake is a file and how many jobs shall wait in it.
+// lake is a file of ours and how many jobs shall wait in it.
 type lake struct {
+	*our
+	remove  func() error
 	name    string
-	q       queue
 	depth   int
 	waiting int
 	next    int64 // order
+}
+
+// open begins with a fresh file.
+func (l *lake) open(ctx context.Context, b *bench, mode sqlite.Synchronous) (err error) {
+	var file string
+	if file, l.remove, err = b.fresh(); err == nil {
+		l.our, err = openOur(ctx, file, mode)
+	}
+	return err
+}
+
+// leave closes and removes what was opened.
+func (l *lake) leave() error {
+	var errs []error
+	if l.our != nil {
+		errs = append(errs, l.close())
+	}
+	if l.remove != nil {
+		errs = append(errs, l.remove())
+	}
+	return errors.Join(errs...)
 }
 
 // turns works both files piece by piece, in turn, and answers the rate of each.
@@ -77,7 +99,7 @@ func (b *bench) turns(ctx context.Context, lakes []*lake) (map[*lake]gauge.Readi
 			if err := l.fill(ctx, b.batch); err != nil {
 				return nil, err
 			}
-			r, err := l.work(ctx, n)
+			r, err := l.take(ctx, n)
 			if err != nil {
 				return nil, err
 			}
@@ -99,39 +121,24 @@ func (b *bench) turns(ctx context.Context, lakes []*lake) (map[*lake]gauge.Readi
 func (l *lake) fill(ctx context.Context, batch int) error {
 	for l.waiting < l.depth {
 		n := min(batch, l.depth-l.waiting)
-		if err := l.q.addMany(ctx, orders(l.next, n)); err != nil {
+		if err := l.addMany(ctx, orders(l.next, n)); err != nil {
 			return err
 		}
 		l.waiting += n
 		l.next += int64(n)
 	}
-	store, err := l.store()
-	if err != nil {
-		return err
-	}
-	_, err = store.DB().ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)")
+	_, err := l.store.DB().ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)")
 	return err
 }
 
-func (l *lake) store() (*sqlite.Store, error) {
-	if q, ok := l.q.(*our); ok {
-		return q.store, nil
-	}
-	return nil, errors.ErrUnsupported
-}
-
-// work claims and settles n jobs.
-func (l *lake) work(ctx context.Context, n int) (gauge.Reading, error) {
-	store, err := l.store()
-	if err != nil {
-		return gauge.Reading{}, err
-	}
+// take claims and settles n jobs.
+func (l *lake) take(ctx context.Context, n int) (gauge.Reading, error) {
 	w, err := gauge.Start()
 	if err != nil {
 		return gauge.Reading{}, err
 	}
 	for done := 0; done < n; {
-		claimed, err := store.Claim(ctx, time.Now(), nexjob.ClaimRequest{
+		claimed, err := l.store.Claim(ctx, time.Now(), nexjob.ClaimRequest{
 			Worker: "bench", N: min(grip, n-done), Lease: time.Minute,
 			Queues: []string{nexjob.DefaultQueue}, Kinds: []string{charge.Name()},
 		})
@@ -145,7 +152,7 @@ func (l *lake) work(ctx context.Context, n int) (gauge.Reading, error) {
 		for i := range claimed {
 			ends[i] = nexjob.Settlement{Lease: claimed[i].Job.Lease(), As: nexjob.EndSucceeded}
 		}
-		settled, err := store.Settle(ctx, time.Now(), ends)
+		settled, err := l.store.Settle(ctx, time.Now(), ends)
 		if err != nil {
 			return gauge.Reading{}, err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -82,23 +83,21 @@ func (b *bench) once(
 	ctx context.Context, s side, mode sqlite.Synchronous,
 	run func(context.Context, string, queue) (gauge.Reading, error),
 ) (r gauge.Reading, err error) {
-	dir, err := os.MkdirTemp(b.dir, "nexjob-bench-")
+	file, remove, err := b.fresh()
 	if err != nil {
 		return gauge.Reading{}, err
 	}
-	defer func() {
-		if gone := os.RemoveAll(dir); err == nil {
-			err = gone
-		}
-	}()
-	q, err := s.open(ctx, filepath.Join(dir, "bench.db"), mode)
+	defer func() { err = errors.Join(err, remove()) }()
+	q, err := s.open(ctx, file, mode)
 	if err != nil {
 		return gauge.Reading{}, err
 	}
-	defer func() {
-		if closed := q.close(); err == nil {
-			err = closed
-		}
-	}()
+	defer func() { err = errors.Join(err, q.close()) }()
 	return run(ctx, s.name, q)
+}
+
+// fresh names a file that is not there, in a folder that remove removes.
+func (b *bench) fresh() (file string, remove func() error, err error) {
+	dir, err := os.MkdirTemp(b.dir, "nexjob-bench-")
+	return filepath.Join(dir, "bench.db"), func() error { return os.RemoveAll(dir) }, err
 }

@@ -26,6 +26,14 @@ type our struct {
 }
 
 func openOurs(ctx context.Context, file string, mode sqlite.Synchronous) (queue, error) {
+	q, err := openOur(ctx, file, mode)
+	if err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+func openOur(ctx context.Context, file string, mode sqlite.Synchronous) (*our, error) {
 	store, err := sqlite.Open(ctx, file, sqlite.Options{Synchronous: mode})
 	if err != nil {
 		return nil, err

@@ -186,13 +186,13 @@ func (t *template) fill(seq int64, ids []nexjob.ID, part []order) []any {
 	return values
 }
 
-func (r *raw) add(ctx context.Context, o order) error { return errors.ErrUnsupported }
+func (r *raw) add(context.Context, order) error { return errors.ErrUnsupported }
 
 func (r *raw) work(context.Context, int, func(order)) (func() error, error) {
 	return nil, errors.ErrUnsupported
 }
 
-func (r *raw) left(ctx context.Context) (int, error) { return 0, errors.ErrUnsupported }
+func (r *raw) left(context.Context) (int, error) { return 0, errors.ErrUnsupported }
 
 func (r *raw) close() error { return r.db.Close() }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -199,17 +200,19 @@ func (a *amendment) scope(cmd *cobra.Command, q nexjob.Query, ids []nexjob.ID) (
 	return q, nil
 }
 
-func (a *amendment) answers(cmd *cobra.Command) *record.Answers {
-	return record.NewAnswers(a.do.Act, printer(cmd), cmd.ErrOrStderr())
+func (a *amendment) changes(cmd *cobra.Command) *record.Changes {
+	return record.NewChanges(a.do.Act, printer(cmd), cmd.ErrOrStderr())
 }
 
 // amendIDs acts on the jobs that were named, each answered in the order given.
 func (a *amendment) amendIDs(ctx context.Context, cmd *cobra.Command, client *nexjob.Client, ids []nexjob.ID) error {
-	n := a.answers(cmd)
-	for len(ids) > 0 && ctx.Err() == nil {
-		batch := ids[:min(len(ids), amendBatch)]
-		ids = ids[len(batch):]
-		if err := a.step(ctx, client, nexjob.Query{}, batch, nexjob.ErrNotFound, n); err != nil {
+	n := a.changes(cmd)
+	missing := record.Change{Answer: record.Refused, Why: view.Reason(nexjob.ErrNotFound)}
+	for batch := range slices.Chunk(ids, amendBatch) {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := a.step(ctx, client, nexjob.Query{}, batch, missing, n); err != nil {
 			return errors.Join(err, n.Unfinished())
 		}
 	}
@@ -220,7 +223,7 @@ func (a *amendment) amendIDs(ctx context.Context, cmd *cobra.Command, client *ne
 // that those that are refused are not met again; each step repeats the conditions, so
 // that a job which has meanwhile gone on is left alone.
 func (a *amendment) amendFound(ctx context.Context, cmd *cobra.Command, client *nexjob.Client, q nexjob.Query) error {
-	n := a.answers(cmd)
+	n := a.changes(cmd)
 	if q.Of == nexjob.Keys {
 		return a.amendKey(ctx, cmd, client, q, n)
 	}
@@ -232,26 +235,14 @@ func (a *amendment) amendFound(ctx context.Context, cmd *cobra.Command, client *
 		fmt.Fprintln(cmd.ErrOrStderr(), "No job matches.")
 		return nil
 	}
-	switch {
-	case a.dryRun:
-		for len(jobs) > 0 {
-			batch := jobs[:min(len(jobs), amendBatch)]
-			jobs = jobs[len(batch):]
-			if err := n.Write(batch); err != nil {
-				return err
-			}
-		}
-	case !a.yes && !ask(cmd, a.do.Act, jobs, more):
+	if !a.dryRun && !a.yes && !ask(cmd, a.do.Act, jobs, more) {
 		return errors.New("not confirmed, nothing was done")
 	}
-	for len(jobs) > 0 && ctx.Err() == nil {
-		batch := jobs[:min(len(jobs), amendBatch)]
-		jobs = jobs[len(batch):]
-		ids := make([]nexjob.ID, len(batch))
-		for i := range batch {
-			ids[i] = batch[i].Job
+	for batch := range slices.Chunk(jobs, amendBatch) {
+		if ctx.Err() != nil {
+			break
 		}
-		if err := a.step(ctx, client, q, ids, nil, n); err != nil {
+		if err := a.stepFound(ctx, client, q, batch, n); err != nil {
 			return errors.Join(err, n.Unfinished())
 		}
 	}
@@ -261,25 +252,32 @@ func (a *amendment) amendFound(ctx context.Context, cmd *cobra.Command, client *
 	return n.End(ctx)
 }
 
+// stepFound acts on jobs that were noted, or says that it would.
+func (a *amendment) stepFound(
+	ctx context.Context, client *nexjob.Client, q nexjob.Query, batch []record.Change, n *record.Changes,
+) error {
+	if a.dryRun {
+		return n.Write(batch)
+	}
+	ids := make([]nexjob.ID, len(batch))
+	for i := range batch {
+		ids[i] = batch[i].Job
+	}
+	missing := record.Change{Answer: record.Skipped, Why: "it changed since it was selected, or is gone"}
+	return a.step(ctx, client, q, ids, missing, n)
+}
+
 // search notes the jobs that a query selects, the oldest first.
 func (a *amendment) search(
 	ctx context.Context, client *nexjob.Client, q nexjob.Query,
 ) (found []record.Change, more bool, err error) {
-	for first := true; first || q.After != "" && (a.limit == 0 || len(found) < a.limit); first = false {
-		q.Limit = nexjob.MaxPage
-		if a.limit > 0 {
-			q.Limit = min(q.Limit, a.limit-len(found))
+	next, err := eachPage(ctx, client, q, a.limit, func(jobs []nexjob.Job) error {
+		for i := range jobs {
+			found = append(found, wouldBe(jobs[i].ID, jobs[i].Key, jobs[i].State))
 		}
-		page, err := client.Find(ctx, q)
-		if err != nil {
-			return nil, false, err
-		}
-		for i := range page.Jobs {
-			found = append(found, wouldBe(page.Jobs[i].ID, page.Jobs[i].Key, page.Jobs[i].State))
-		}
-		q.After = page.Next
-	}
-	return found, q.After != "", nil
+		return nil
+	})
+	return found, next != "", err
 }
 
 func wouldBe(id nexjob.ID, key string, state nexjob.State) record.Change {
@@ -292,7 +290,7 @@ func wouldBe(id nexjob.ID, key string, state nexjob.State) record.Change {
 
 // amendKey clears one key, which may have outlived its job's record.
 func (a *amendment) amendKey(
-	ctx context.Context, cmd *cobra.Command, client *nexjob.Client, q nexjob.Query, n *record.Answers,
+	ctx context.Context, cmd *cobra.Command, client *nexjob.Client, q nexjob.Query, n *record.Changes,
 ) error {
 	page, err := client.Find(ctx, q)
 	if err != nil {
@@ -321,56 +319,46 @@ func (a *amendment) amendKey(
 	return n.End(ctx)
 }
 
-// step acts on one batch. A job that the query does not select is answered Refused with
-// missing, or, without one, Skipped.
+// step acts on one batch and answers in its order; missing is the answer for a job that the
+// query does not select.
 func (a *amendment) step(
-	ctx context.Context, client *nexjob.Client, q nexjob.Query, ids []nexjob.ID, missing error, n *record.Answers,
+	ctx context.Context, client *nexjob.Client, q nexjob.Query, ids []nexjob.ID, missing record.Change, n *record.Changes,
 ) error {
 	q.IDs = ids
-	if a.dryRun {
-		return a.dry(ctx, client, ids, n)
-	}
-	amended, err := client.Amend(ctx, q, a.do, len(ids))
+	answered, err := a.amend(ctx, client, q)
 	if err != nil {
 		return err
-	}
-	answered := make(map[nexjob.ID]record.Change, len(ids))
-	for i := range amended.Changes {
-		answered[amended.Changes[i].Job] = record.ChangeOf(a.do.Act, &amended.Changes[i])
 	}
 	changes := make([]record.Change, len(ids))
 	for i, id := range ids {
 		change, ok := answered[id]
-		switch {
-		case !ok && missing != nil:
-			change = record.Change{Job: id, Answer: record.Refused, Why: reason(missing)}
-		case !ok:
-			change = record.Change{Job: id, Answer: record.Skipped, Why: "it changed since it was selected, or is gone"}
+		if !ok {
+			change = missing
+			change.Job = id
 		}
 		changes[i] = change
 	}
 	return n.Write(changes)
 }
 
-// dry answers what the jobs that were named are.
-func (a *amendment) dry(ctx context.Context, client *nexjob.Client, ids []nexjob.ID, n *record.Answers) error {
-	page, err := client.Find(ctx, nexjob.Query{IDs: ids, Limit: len(ids)})
-	if err != nil {
-		return err
-	}
-	found := make(map[nexjob.ID]record.Change, len(ids))
-	for i := range page.Jobs {
-		found[page.Jobs[i].ID] = wouldBe(page.Jobs[i].ID, page.Jobs[i].Key, page.Jobs[i].State)
-	}
-	changes := make([]record.Change, len(ids))
-	for i, id := range ids {
-		change, ok := found[id]
-		if !ok {
-			change = record.Change{Job: id, Answer: record.Refused, Why: reason(nexjob.ErrNotFound)}
+// amend acts on the jobs that a query of IDs selects, or, in a dry run, looks what they are.
+func (a *amendment) amend(
+	ctx context.Context, client *nexjob.Client, q nexjob.Query,
+) (map[nexjob.ID]record.Change, error) {
+	answered := make(map[nexjob.ID]record.Change, len(q.IDs))
+	if a.dryRun {
+		q.Limit = len(q.IDs)
+		page, err := client.Find(ctx, q)
+		for i := range page.Jobs {
+			answered[page.Jobs[i].ID] = wouldBe(page.Jobs[i].ID, page.Jobs[i].Key, page.Jobs[i].State)
 		}
-		changes[i] = change
+		return answered, err
 	}
-	return n.Write(changes)
+	amended, err := client.Amend(ctx, q, a.do, len(q.IDs))
+	for i := range amended.Changes {
+		answered[amended.Changes[i].Job] = record.ChangeOf(a.do.Act, &amended.Changes[i])
+	}
+	return answered, err
 }
 
 // ask shows what is selected and waits for a person's yes.
@@ -388,7 +376,7 @@ func ask(cmd *cobra.Command, act nexjob.Act, found []record.Change, more bool) b
 		rest += ", and more match"
 	}
 	fmt.Fprintf(out, "%s: %d selected%s. Go on? [y/N] ", act, len(found), rest)
-	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	line, err := bufio.NewReader(input.Until(cmd.Context(), cmd.InOrStdin())).ReadString('\n')
 	if err != nil && line == "" {
 		return false
 	}

@@ -1,18 +1,24 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/cast"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
 )
 
 func newDemo() *cobra.Command {
 	o := demo.Options{}
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See it work: a shop does everything once, though its workers are killed and frozen",
@@ -39,19 +45,17 @@ mail leaves this machine.`,
 			if !cmd.Flags().Changed("seed") {
 				o.Seed = uint64(time.Now().UnixMicro())
 			}
-			if cmd.Flags().Changed("orders") && o.Orders == 0 {
-				return &demo.InputError{Name: "--orders", Why: "0: want 1 or more; leave it out for what the input holds"}
+			if err := demoGiven(cmd); err != nil {
+				return err
 			}
-			o.Stdin, o.Progress = cmd.InOrStdin(), cmd.ErrOrStderr()
-			report, err := demo.Run(cmd.Context(), o)
+			ctx, progress, stop := heard(cmd.Context(), cmd.ErrOrStderr())
+			defer stop()
+			o.Stdin, o.Progress = cmd.InOrStdin(), progress
+			report, err := demo.Run(ctx, o)
 			if err != nil {
 				return err
 			}
-			write := report.WriteTable
-			if asJSON {
-				write = report.WriteJSON
-			}
-			if err := write(cmd.OutOrStdout()); err != nil {
+			if err := printer(cmd).Value(&report, report.WriteTable); err != nil {
 				return err
 			}
 			if !report.OK {
@@ -74,8 +78,47 @@ mail leaves this machine.`,
 	f.DurationVar(&o.Limit, "timeout", 0, "give up after this time and say which order waits and why "+
 		"(default: reckoned from orders and kills)")
 	f.StringVar(&o.Keep, "keep", "", "work in this new folder and leave it behind: database, logs, records")
-	f.BoolVar(&asJSON, "json", false, "print one JSON object instead of a table")
 	return cmd
+}
+
+// demoGiven refuses flags that were given as if they were left out.
+func demoGiven(cmd *cobra.Command) error {
+	for _, flag := range []struct{ name, zero, why string }{
+		{"orders", "0", "0: want 1 or more; leave it out for what the input holds"},
+		{"timeout", "0s", "0s: want a time above zero; leave it out to have it reckoned"},
+		{"input", "", "it is empty; leave it out for the orders that ship with it"},
+		{"keep", "", "it is empty; leave it out to keep nothing"},
+	} {
+		if cmd.Flags().Changed(flag.name) && cmd.Flag(flag.name).Value.String() == flag.zero {
+			return input.Wrong("--"+flag.name, "%s", flag.why)
+		}
+	}
+	return nil
+}
+
+// heard ends the context of a run once nobody reads its progress, as when it is piped
+// into head. The system would end the process without a word, and the folder that it
+// works in would stay. It is so to the end of the process, for its last words go there too.
+func heard(ctx context.Context, progress io.Writer) (context.Context, io.Writer, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	handled := make(chan os.Signal, 1) // nobody receives: that it is handled is enough
+	signal.Notify(handled, syscall.SIGPIPE)
+	return ctx, &listener{progress, cancel}, func() { cancel(nil) }
+}
+
+// listener is a stream that tells when its reader has gone.
+type listener struct {
+	io.Writer
+	gone context.CancelCauseFunc
+}
+
+// Write writes, and tells.
+func (l *listener) Write(b []byte) (int, error) {
+	n, err := l.Writer.Write(b)
+	if errors.Is(err, syscall.EPIPE) {
+		l.gone(err)
+	}
+	return n, err
 }
 
 // newDemoWorker is what the demo starts its worker processes with.

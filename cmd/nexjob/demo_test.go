@@ -38,7 +38,7 @@ func built(t *testing.T) func(t *testing.T, stdin string, args ...string) ran {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, stderr
 		err := cmd.Run()
 		var exit *exec.ExitError
-		if err != nil && !errors.As(err, &exit) {
+		if err != nil && !errors.As(err, &exit) && !errors.Is(err, errUnread) {
 			t.Fatal(err)
 		}
 		left, err := os.ReadDir(temporary)
@@ -48,6 +48,11 @@ func built(t *testing.T) func(t *testing.T, stdin string, args ...string) ran {
 		return ran{cmd.ProcessState.ExitCode(), stdout.String(), stderr.text.String()}
 	}
 }
+
+// unreadAt is the seed of a run whose standard error nobody reads any further.
+const unreadAt = "seed 8086:"
+
+var errUnread = errors.New("the reader has gone")
 
 // interruptAt is where a run is interrupted: when the last of sixteen workers, which
 // no other run has, is started.
@@ -171,6 +176,27 @@ func TestDemo(t *testing.T) {
 		}
 	})
 
+	t.Run("nobody reads its progress", func(t *testing.T) {
+		// A process that the system ended would have no exit code, and would leave its folder.
+		r := run(t, "", "demo", "--seed", "8086")
+		if r.code != 1 || r.stdout != "" {
+			t.Errorf("exit code %d\n%s\n%s", r.code, r.stdout, r.stderr)
+		}
+	})
+
+	t.Run("a name that a terminal would obey", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "a\x1b[2Jb\u009b.jsonl")
+		if err := os.WriteFile(file, []byte("{\"order_id\":1,\"cents\":5,\"currency\":\"EUR\"}\n"), 0o600); err != nil {
+			t.Skipf("no such names here: %v", err)
+		}
+		for _, args := range [][]string{{"--json"}, nil} {
+			r := run(t, "", append([]string{"demo", "--input", file, "--kills", "0", "--freezes", "0"}, args...)...)
+			if all := r.stdout + r.stderr; r.code != 0 || !strings.Contains(all, "[2Jb") || strings.ContainsAny(all, "\x1b\u009b") {
+				t.Errorf("%v: exit code %d, %q", args, r.code, all)
+			}
+		}
+	})
+
 	t.Run("mistakes", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "bad.jsonl")
 		if err := os.WriteFile(file, []byte("{\"order_id\":1,\"cents\":5,\"currency\":\"EUR\"}\n{\"order_id\":2}\n"), 0o600); err != nil {
@@ -192,7 +218,12 @@ func TestDemo(t *testing.T) {
 			{[]string{"--workers", "0"}, "--workers: 0"},
 			{[]string{"--freezes", "-2"}, "--freezes: -2: want 0"},
 			{[]string{"--freezes", "1", "--workers", "1"}, "--freezes: 1 with --workers 1: another worker"},
+			{[]string{"--kills", "9223372036854775807", "--freezes", "1"}, "--kills: 9223372036854775807 kills and 1 freezes, and"},
+			{[]string{"--kills", "1", "--freezes", "9223372036854775807"}, "--kills: 1 kills and 9223372036854775807 freezes, and"},
 			{[]string{"--timeout", "-1s"}, "--timeout: -1s"},
+			{[]string{"--timeout", "0"}, "--timeout: 0s: want a time above zero"},
+			{[]string{"--input", ""}, "--input: it is empty"},
+			{[]string{"--keep", ""}, "--keep: it is empty"},
 			{[]string{"now"}, "unknown command"},
 		} {
 			r := run(t, "", append([]string{"demo"}, tt.args...)...)
@@ -213,6 +244,9 @@ type interrupter struct {
 
 func (i *interrupter) Write(p []byte) (int, error) {
 	n, err := i.text.Write(p)
+	if bytes.Contains(i.text.Bytes(), []byte(unreadAt)) {
+		return 0, errUnread // the pipe is closed
+	}
 	if bytes.Contains(i.text.Bytes(), []byte(i.at)) {
 		i.once.Do(func() { _ = i.process().Signal(os.Interrupt) })
 	}

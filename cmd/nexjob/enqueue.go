@@ -3,19 +3,16 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
-	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/record"
 )
 
 func newEnqueue() *cobra.Command {
@@ -91,7 +88,7 @@ func enqueueOne(cmd *cobra.Command, args []string, o *enqueueOptions) error {
 	if err := job.Validate(); err != nil {
 		return wrongFlag(err, text)
 	}
-	client, done, err := openClient(cmd)
+	client, done, err := openForJobs(cmd)
 	if err != nil {
 		return err
 	}
@@ -101,6 +98,9 @@ func enqueueOne(cmd *cobra.Command, args []string, o *enqueueOptions) error {
 	}
 	return errors.Join(printAnswer(cmd, &job, answer, err), done())
 }
+
+// errInterrupted is the error of a command that waited for its input.
+var errInterrupted = errors.New("enqueue: interrupted, nothing was done")
 
 // argsText reads the args from where the command line says.
 func argsText(cmd *cobra.Command, args []string) ([]byte, error) {
@@ -113,135 +113,26 @@ func argsText(cmd *cobra.Command, args []string) ([]byte, error) {
 		}
 		return []byte(args[1]), nil
 	}
-	text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), nexjob.MaxArgs+1024))
-	if err != nil {
+	text, err := io.ReadAll(io.LimitReader(input.Until(cmd.Context(), cmd.InOrStdin()), nexjob.MaxArgs+1024))
+	switch {
+	case cmd.Context().Err() != nil:
+		return nil, errInterrupted
+	case err != nil:
 		return nil, input.Unreadable("standard input", err)
 	}
+	text = bytes.TrimPrefix(text, []byte("\uFEFF")) // some shells and editors begin a text with it
 	if text = bytes.TrimSpace(text); len(text) == 0 {
 		return nil, input.Wrong("standard input", "it is empty: want one JSON value")
 	}
 	return text, nil
 }
 
-// openClient opens the storage for the first job, and says so when that makes a file.
-// done closes both.
-func openClient(cmd *cobra.Command) (_ *nexjob.Client, done func() error, err error) {
-	store, made, err := openOrMakeStore(cmd.Context(), cmd)
-	if err != nil {
-		return nil, nil, err
-	}
-	if made != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "nexjob: %s is a new SQLite file\n", view.Safe(made))
-	}
-	// What the client would log, each duplicate with other args, the answer tells.
-	client := nexjob.NewClient(store, nexjob.ClientOptions{Logger: slog.New(slog.DiscardHandler)})
-	return client, func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), 5*time.Second)
-		defer cancel()
-		// Decisions that are not written down are statistics lost, and no job.
-		_ = client.Close(ctx)
-		return store.Close()
-	}, nil
-}
-
-// answered is the answer to an enqueue as JSON.
-type answered struct {
-	ID         *nexjob.ID              `json:"id,omitempty"`
-	Outcome    nexjob.Outcome          `json:"outcome"`
-	State      *nexjob.State           `json:"state,omitempty"`
-	Operation  *nexjob.ID              `json:"operation,omitempty"`
-	ArgsDiffer bool                    `json:"args_differ"`
-	Started    bool                    `json:"started,omitempty"`
-	Continues  bool                    `json:"continues,omitempty"`
-	RecordGone bool                    `json:"record_gone,omitempty"`
-	Existing   *nexjob.ID              `json:"existing_id,omitempty"`
-	Policy     *nexjob.DuplicatePolicy `json:"policy,omitempty"`
-	Error      string                  `json:"error,omitempty"`
-	Remedy     string                  `json:"remedy,omitempty"`
-}
-
 // printAnswer prints what became of the job, also when that is a refusal, and answers
 // the error that the command ends with.
 func printAnswer(cmd *cobra.Command, job *nexjob.NewJob, answer nexjob.Answer, err error) error {
-	duplicate, isDuplicate := errors.AsType[*nexjob.DuplicateJobError](err)
-	mismatch, isMismatch := errors.AsType[*nexjob.KeyMismatchError](err)
-	out := answered{
-		ID: &answer.ID, Outcome: answer.Outcome, State: &answer.State, Operation: &answer.Operation,
-		ArgsDiffer: answer.ArgsDiffer, Started: answer.Started, Continues: answer.Continues, RecordGone: answer.RecordGone,
-	}
-	switch {
-	case isDuplicate:
-		out = answered{
-			Outcome: nexjob.Rejected, Existing: &duplicate.ExistingJobID, State: &duplicate.ExistingState,
-			RecordGone: duplicate.RecordGone, Error: err.Error(),
-			Remedy: "look first: " + explainCommand(job.IdempotencyKey),
-		}
-		if !duplicate.ExistingState.Active() { // else it was --while-active, whatever the policy
-			out.Policy = &duplicate.Policy
-		}
-	case isMismatch:
-		out = answered{
-			Outcome: nexjob.Mismatched, Existing: &mismatch.ExistingJobID, ArgsDiffer: mismatch.Kind == mismatch.ExistingKind,
-			Error: err.Error(), Remedy: "look first: " + explainCommand(job.IdempotencyKey),
-		}
-	case err != nil:
+	told, ok := record.AnswerOf(job, answer, err)
+	if !ok {
 		return err
 	}
-	return cmp.Or(printer(cmd).Value(out, out.writeTable), err)
-}
-
-func (a *answered) writeTable(w io.Writer) error {
-	t := view.NewTable(w)
-	t.Row("Outcome", a.Outcome)
-	if a.Existing != nil {
-		t.Row("Existing job", a.Existing)
-	} else {
-		t.Row("ID", a.ID)
-	}
-	if a.State != nil {
-		t.Row("State", a.State)
-	}
-	if a.Operation != nil {
-		t.Row("Operation", a.Operation)
-	}
-	if a.Policy != nil {
-		t.Row("Policy", a.Policy)
-	}
-	for _, fact := range []struct {
-		holds bool
-		text  string
-	}{
-		{a.ArgsDiffer, "the key's job has other args than these"},
-		{a.Started, "too late to replace it: the job has been claimed"},
-		{a.Continues, "it continues the operation of the key's last job"},
-		{a.RecordGone, "the job's record is gone, its key lives"},
-	} {
-		if fact.holds {
-			t.Row("Note", fact.text)
-		}
-	}
-	if a.Remedy != "" {
-		t.Row("Remedy", a.Remedy)
-	}
-	return t.Flush()
-}
-
-// explainCommand is what to type to learn about a key. One that a shell would take
-// apart, or a terminal obey, is left to the reader.
-func explainCommand(key string) string {
-	switch {
-	case plainWord(key):
-		return "nexjob key explain " + key
-	case view.Safe(key) == key && !strings.ContainsAny(key, `'\`):
-		return "nexjob key explain -- '" + key + "'"
-	}
-	return "nexjob key explain KEY"
-}
-
-// plainWord tells whether every shell takes a text as one word that is no flag.
-func plainWord(text string) bool {
-	odd := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._:/@+,-", r)
-	}
-	return text != "" && text[0] != '-' && !strings.ContainsFunc(text, odd)
+	return cmp.Or(printer(cmd).Value(told, told.WriteTable), err)
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -143,9 +144,16 @@ func storedKeys(t *testing.T, path string) []string {
 	}
 }
 
-// TestEnqueueInterrupted: an interrupt ends a run that waits for its next line, with what
-// is in and what to do.
+// TestEnqueueInterrupted: an interrupt, or the end of the terminal, ends a run that waits
+// for its next line, with what is in and what to do.
 func TestEnqueueInterrupted(t *testing.T) {
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		t.Run(sig.String(), func(t *testing.T) { interruptLines(t, sig) })
+	}
+}
+
+func interruptLines(t *testing.T, sig os.Signal) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	cmd := nexjobProcess(t, "enqueue", "charge", "--from", "-", "--key-from", "id", "--store", "sqlite:"+path)
 	in, err := cmd.StdinPipe()
@@ -163,7 +171,7 @@ func TestEnqueueInterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+	if err := cmd.Process.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
 	err = cmd.Wait() // the pipe is still open
@@ -179,20 +187,64 @@ func TestEnqueueInterrupted(t *testing.T) {
 	}
 }
 
-// TestExplainCommand: what is printed can be typed, or is left to the reader.
-func TestExplainCommand(t *testing.T) {
-	for key, want := range map[string]string{
-		"payment-42":    "nexjob key explain payment-42",
-		"a b; rm -rf $": "nexjob key explain -- 'a b; rm -rf $'",
-		"-x":            "nexjob key explain -- '-x'",
-		"é":             "nexjob key explain -- 'é'",
-		"it's":          "nexjob key explain KEY",
-		"\x1b[2J":       "nexjob key explain KEY",
-		`a\b`:           "nexjob key explain KEY",
+// TestInterruptedWhileReading: who waits for standard input hears an interrupt too.
+func TestInterruptedWhileReading(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"enqueue charge -", "nexjob: enqueue: interrupted, nothing was done\n"},
+		{"demo --input -", "nexjob: demo: broken off: interrupt signal received\n"},
 	} {
-		if got := explainCommand(key); got != want {
-			t.Errorf("%q: %s, want %s", key, got, want)
-		}
+		t.Run(tt.args, func(t *testing.T) {
+			cmd := nexjobProcess(t, strings.Fields(tt.args)...)
+			cmd.Dir = t.TempDir()
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var text strings.Builder
+			cmd.Stderr = &text
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			// More than a pipe holds: when it is written, the process reads.
+			if _, err := io.WriteString(in, strings.Repeat(" \n", 100_000)); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			err = cmd.Wait() // the pipe is still open
+			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || text.String() != tt.want {
+				t.Errorf("%v, %q; want exit code 1, %q", err, text.String(), tt.want)
+			}
+			left, err := os.ReadDir(cmd.Dir)
+			if err != nil || len(left) > 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// TestInvalidToIsNotStandardInput: a file that comes through a redirection is the input as
+// well.
+func TestInvalidToIsNotStandardInput(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lines.jsonl")
+	if err := os.WriteFile(path, []byte(order(1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	cmd := nexjobProcess(t, "enqueue", "charge", "--from", "-", "--key-from", "id", "--invalid-to", path)
+	var text strings.Builder
+	cmd.Dir, cmd.Stdin, cmd.Stderr = t.TempDir(), file, &text
+	err = cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 2 || !strings.Contains(text.String(), "the input itself") {
+		t.Errorf("%v, %q", err, text.String())
+	}
+	if kept, err := os.ReadFile(path); err != nil || string(kept) != order(1) {
+		t.Errorf("the input is now %q, %v", kept, err)
 	}
 }
 

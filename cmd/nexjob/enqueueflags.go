@@ -88,6 +88,11 @@ func (o *enqueueOptions) check(cmd *cobra.Command, args []string) error {
 	if given("max-attempts") && o.job.MaxAttempts == 0 {
 		return input.Wrong("--max-attempts", "0: want 1 or more")
 	}
+	for name, d := range map[string]time.Duration{"timeout": o.job.Timeout, "keep-key-for": o.job.KeepKeyFor} {
+		if given(name) && d == 0 {
+			return input.Wrong("--"+name, "0: want a time above zero; leave it out for the default")
+		}
+	}
 	if given("delay") && given("at") {
 		return input.Wrong("--delay", "--at is given too: choose one of them")
 	}
@@ -254,6 +259,9 @@ type instant struct {
 // instant on another host.
 func (i *instant) Set(text string) error {
 	at, err := time.Parse(time.RFC3339Nano, text)
+	if err == nil && at.IsZero() { // which would mean that none is given
+		return errors.New("want a year from 1970 to 9999")
+	}
 	if err == nil {
 		*i.at, i.text = at, text
 		return nil

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/bulk"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
 )
@@ -22,17 +24,22 @@ func enqueueLines(cmd *cobra.Command, kind string, o *enqueueOptions) (err error
 	}
 	defer func() { _ = from.Close() }() // it was only read
 	how := bulk.Options{Kind: kind, Job: o.job, Key: o.field, Prefix: o.keyPrefix}
+	var invalid *invalidFile
 	if o.invalidTo != "" {
-		invalid, err := makeInvalid(o.invalidTo, from)
-		if err != nil {
+		if invalid, err = openInvalid(cmd, o.invalidTo, from); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, invalid.Close()) }()
+		defer func() { err = errors.Join(err, invalid.close()) }()
 		how.Invalid = invalid
 	}
-	client, done, err := openClient(cmd)
+	client, done, err := openForJobs(cmd)
 	if err != nil {
 		return err
+	}
+	if invalid != nil {
+		if err := invalid.begin(); err != nil {
+			return errors.Join(err, done())
+		}
 	}
 	bar := newProgress(cmd.ErrOrStderr(), size)
 	how.Progress = bar.show
@@ -49,7 +56,11 @@ func enqueueLines(cmd *cobra.Command, kind string, o *enqueueOptions) (err error
 func ending(s *bulk.Summary, o *enqueueOptions, err error) error {
 	again := "run it again: lines that are in are answered existing"
 	if o.noKeys {
-		again = fmt.Sprintf("%d lines are in, and without keys a repeat adds them again", s.Created)
+		perhaps := ""
+		if errors.Is(err, nexjob.ErrOutcomeUnknown) {
+			perhaps = ", perhaps also those named here"
+		}
+		again = fmt.Sprintf("%d lines are in%s, and without keys a repeat adds them again", s.Created, perhaps)
 	}
 	bad := s.Invalid + s.Mismatched
 	switch {
@@ -63,13 +74,17 @@ func ending(s *bulk.Summary, o *enqueueOptions, err error) error {
 	return nil
 }
 
-// openLines opens the input, and tells its size where it has one.
+// openLines opens the input, and tells its size where it has one. A named pipe opens once
+// somebody writes to it, which may be never.
 func openLines(cmd *cobra.Command, name string) (io.ReadCloser, int64, error) {
 	if name == "-" {
 		return io.NopCloser(cmd.InOrStdin()), 0, nil
 	}
-	file, err := os.Open(name)
-	if err != nil {
+	file, err := input.Await(cmd.Context(), func() (*os.File, error) { return os.Open(name) })
+	switch {
+	case cmd.Context().Err() != nil:
+		return nil, 0, errInterrupted
+	case err != nil:
 		return nil, 0, input.Unreadable(name, err)
 	}
 	info, err := file.Stat()
@@ -87,22 +102,83 @@ func openLines(cmd *cobra.Command, name string) (io.ReadCloser, int64, error) {
 	return file, size, nil
 }
 
-// makeInvalid makes the file for bad lines. The input itself would be emptied before it
-// is read.
-func makeInvalid(name string, from io.Reader) (*os.File, error) {
+// invalidFile is the file for bad lines. Until the run begins nothing of it is changed, so
+// that a command which did nothing has not emptied it either.
+type invalidFile struct {
+	*os.File
+	made, begun bool
+}
+
+// openInvalid opens the file for bad lines, and makes it if it is not there. It refuses
+// the input, which would be emptied before it is read, and the storage.
+func openInvalid(cmd *cobra.Command, name string, from io.Reader) (*invalidFile, error) {
 	if name == "-" {
 		return nil, input.Wrong("--invalid-to", "-: want a file; --json prints lines that are not in as well")
 	}
-	if source, ok := from.(*os.File); ok {
-		is, err := source.Stat()
-		to, toErr := os.Stat(name)
-		if err == nil && toErr == nil && os.SameFile(is, to) {
-			return nil, input.Wrong("--invalid-to", "%s is the input itself", name)
-		}
-	}
-	file, err := os.Create(name)
+	at, err := storeLocation(cmd)
 	if err != nil {
+		return nil, err
+	}
+	_, err = os.Stat(name)
+	made := errors.Is(err, fs.ErrNotExist)
+	file, err := input.Await(cmd.Context(), func() (*os.File, error) {
+		return os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666) //nolint:gosec // the umask decides, as for any output
+	})
+	switch {
+	case cmd.Context().Err() != nil:
+		return nil, errInterrupted
+	case err != nil:
 		return nil, input.Unreadable("--invalid-to "+name, err)
 	}
-	return file, nil
+	f := &invalidFile{File: file, made: made}
+	if what := f.sameAs(cmd, at, from); what != "" {
+		return nil, errors.Join(input.Wrong("--invalid-to", "%s is %s", name, what), f.close())
+	}
+	return f, nil
+}
+
+// sameAs says what else the file is, under whatever name.
+func (f *invalidFile) sameAs(cmd *cobra.Command, at location, from io.Reader) string {
+	is, err := f.Stat()
+	if err != nil {
+		return ""
+	}
+	same := func(other os.FileInfo, err error) bool {
+		return err == nil && is.Mode().IsRegular() && os.SameFile(is, other)
+	}
+	source, isFile := from.(*os.File)
+	if !isFile {
+		source, isFile = fileOf(cmd.InOrStdin())
+	}
+	if isFile && same(source.Stat()) {
+		return "the input itself"
+	}
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+		if same(os.Stat(at.path + suffix)) {
+			return "the storage's"
+		}
+	}
+	return ""
+}
+
+// begin empties the file.
+func (f *invalidFile) begin() error {
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		err = f.Truncate(0)
+	}
+	if err != nil {
+		return input.Unreadable("--invalid-to "+f.Name(), err)
+	}
+	f.begun = true
+	return nil
+}
+
+// close closes the file, and removes it if it was made for a run that did not begin.
+func (f *invalidFile) close() error {
+	err := f.Close()
+	if f.made && !f.begun {
+		err = errors.Join(err, os.Remove(f.Name()))
+	}
+	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
 )
 
 // filter are the flags that select jobs. All that are given must match.
@@ -32,7 +33,7 @@ func (f *filter) add(cmd *cobra.Command) {
 	fs.StringArrayVar(&f.anyTags, "any-tag", nil, "with this `TAG`; repeat it for jobs that have at least one of them")
 	fs.StringVar(&f.operation, "operation", "", "of the operation with this `ID`")
 	fs.StringVar(&f.parent, "parent", "", "that wait or waited for the job with this `ID`")
-	fs.StringVar(&f.endedBefore, "ended-before", "", "ended before this `TIME` (2026-03-01T08:00:00Z), or so long ago (72h)")
+	fs.StringVar(&f.endedBefore, "ended-before", "", "ended before this `TIME` (2026-03-01T08:00:00Z), or so long ago (72h, 30d)")
 	fs.StringVar(&f.deadlineBefore, "deadline-before", "", "with a deadline before this `TIME`")
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(names(nexjob.States()), cobra.ShellCompDirectiveNoFileComp))
 }
@@ -53,7 +54,7 @@ func (f *filter) query(cmd *cobra.Command) (nexjob.Query, error) {
 	}{{"--kind", f.kinds}, {"--queue", f.queues}, {"--tag", f.tags}, {"--any-tag", f.anyTags}} {
 		for _, name := range list.names {
 			if err := nexjob.ValidateName("name", name); err != nil {
-				return q, input.Wrong(list.flag, "%s", reason(err))
+				return q, input.Wrong(list.flag, "%s", view.Reason(err))
 			}
 		}
 	}
@@ -110,7 +111,7 @@ func parseStates(names []string) ([]nexjob.State, error) {
 		}
 		state, err := nexjob.ParseState(name)
 		if err != nil {
-			return nil, input.Wrong("--state", "%s", reason(err))
+			return nil, input.Wrong("--state", "%s", view.Reason(err))
 		}
 		states = append(states, state)
 	}
@@ -130,15 +131,20 @@ func parseKey(where, text string, quoted bool) (string, error) {
 		}
 	}
 	if err := nexjob.ValidateKey(key); err != nil {
-		return "", input.Wrong(where, "%s", reason(err))
+		return "", input.Wrong(where, "%s", view.Reason(err))
 	}
 	return key, nil
 }
 
+// parseID reads an ID. The zero ID is refused: in a query it is no condition, so an action
+// on the children of nobody would be one on all jobs.
 func parseID(where, text string) (nexjob.ID, error) {
 	id, err := nexjob.ParseID(text)
-	if err != nil {
-		return id, input.Wrong(where, "%s", reason(err))
+	switch {
+	case err != nil:
+		return id, input.Wrong(where, "%s", view.Reason(err))
+	case id.IsZero():
+		return id, input.Wrong(where, "the zero ID names nothing")
 	}
 	return id, nil
 }
@@ -160,16 +166,18 @@ func parseIDs(args []string) ([]nexjob.ID, error) {
 	return ids, nil
 }
 
+// parseTime reads a time, or how long ago it was. The zero time is refused: in a query it
+// is no condition.
 func parseTime(where, text string) (time.Time, error) {
-	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+	if ago, err := parseSpan(text); err == nil {
 		return time.Now().Add(-ago), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return at, input.Wrong(where, "%q is neither a time such as 2026-03-01T08:00:00Z nor a duration such as 72h", text)
+	switch {
+	case err != nil:
+		return at, input.Wrong(where, "%q is neither a time such as 2026-03-01T08:00:00Z nor a duration such as 72h or 30d", text)
+	case at.IsZero():
+		return at, input.Wrong(where, "%s: there was no job then", text)
 	}
 	return at, nil
 }
-
-// reason is an error's text without the package's name, to stand after a flag's.
-func reason(err error) string { return strings.TrimPrefix(err.Error(), "nexjob: ") }

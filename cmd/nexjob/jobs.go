@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,21 +23,6 @@ func newJobs() *cobra.Command {
 	}
 	cmd.AddCommand(newJobsList(), newJobsShow(), newCancel(), newRequeue(), newDelete(), newClearKey(), newResolve())
 	return cmd
-}
-
-// withStore opens the storage that the command line names, for a command that reads or
-// changes what is there, and closes it.
-func withStore(cmd *cobra.Command, do func(ctx context.Context, store nexjob.Storage, client *nexjob.Client) error) error {
-	ctx := cmd.Context()
-	store, err := openStore(ctx, cmd)
-	if err != nil {
-		return err
-	}
-	client := nexjob.NewClient(store, nexjob.ClientOptions{Logger: slog.New(slog.DiscardHandler)})
-	err = do(ctx, store, client)
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	return errors.Join(err, client.Close(closing), store.Close())
 }
 
 func newJobsList() *cobra.Command {
@@ -110,28 +93,44 @@ func countJobs(ctx context.Context, cmd *cobra.Command, client *nexjob.Client, q
 // page; people get their columns lined up within each.
 func listJobs(ctx context.Context, cmd *cobra.Command, client *nexjob.Client, q nexjob.Query, limit int) error {
 	p, shown := printer(cmd), 0
-	for first := true; first || q.After != "" && (limit == 0 || shown < limit); first = false {
+	next, err := eachPage(ctx, client, q, limit, func(jobs []nexjob.Job) error {
+		shown += len(jobs)
+		return writeJobs(p, jobs)
+	})
+	switch {
+	case err != nil:
+		return afterFlag(err)
+	case shown == 0:
+		fmt.Fprintln(cmd.ErrOrStderr(), "No job matches.")
+	case next != "":
+		fmt.Fprintf(cmd.ErrOrStderr(), "There are more: repeat it with --after %s\n", next)
+	}
+	return nil
+}
+
+// eachPage hands on the jobs that a query selects, at most limit of them, or all for 0. It
+// answers where to go on; "" at the end.
+func eachPage(
+	ctx context.Context, client *nexjob.Client, q nexjob.Query, limit int, do func(jobs []nexjob.Job) error,
+) (next string, err error) {
+	for left := limit; ; {
 		q.Limit = nexjob.MaxPage
 		if limit > 0 {
-			q.Limit = min(q.Limit, limit-shown)
+			q.Limit = min(q.Limit, left)
 		}
 		page, err := client.Find(ctx, q)
 		if err != nil {
-			return afterFlag(err)
+			return "", err
 		}
-		shown += len(page.Jobs)
+		if err := do(page.Jobs); err != nil {
+			return "", err
+		}
+		left -= len(page.Jobs)
+		if page.Next == "" || limit > 0 && left <= 0 {
+			return page.Next, nil
+		}
 		q.After = page.Next
-		if err := writeJobs(p, page.Jobs); err != nil {
-			return err
-		}
 	}
-	switch {
-	case shown == 0:
-		fmt.Fprintln(cmd.ErrOrStderr(), "No job matches.")
-	case q.After != "":
-		fmt.Fprintf(cmd.ErrOrStderr(), "There are more: repeat it with --after %s\n", q.After)
-	}
-	return nil
 }
 
 // afterFlag gives a mistake in the position the name of its flag.

@@ -69,14 +69,10 @@ func TestManyJobs(t *testing.T) {
 		var ids []nexjob.ID
 		for _, line := range lines {
 			var job struct {
-				ID  nexjob.ID `json:"id"`
-				Job nexjob.ID `json:"job"`
+				ID nexjob.ID `json:"id"`
 			}
 			if err := json.Unmarshal([]byte(line), &job); err != nil {
 				t.Fatalf("%v in %s", err, line)
-			}
-			if job.ID.IsZero() {
-				job.ID = job.Job
 			}
 			ids = append(ids, job.ID)
 		}
@@ -114,9 +110,13 @@ func TestAmendLeavesAloneWhatHasGoneOn(t *testing.T) {
 	}
 	var out, notes bytes.Buffer
 	a := &amendment{do: nexjob.Action{Act: nexjob.ActRequeue}}
-	n := record.NewAnswers(a.do.Act, view.Printer{Out: &out, JSON: true}, &notes)
+	n := record.NewChanges(a.do.Act, view.Printer{Out: &out, JSON: true}, &notes)
 	q := nexjob.Query{States: []nexjob.State{nexjob.Cancelled}}
-	if err := a.step(t.Context(), s.client, q, s.ids, nil, n); err != nil {
+	selected := make([]record.Change, len(s.ids))
+	for i, id := range s.ids {
+		selected[i] = wouldBe(id, "", nexjob.Cancelled)
+	}
+	if err := a.stepFound(t.Context(), s.client, q, selected, n); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.End(t.Context()); err != nil || strings.TrimSpace(notes.String()) != "requeue: 1 done, 1 skipped" {

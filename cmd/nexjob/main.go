@@ -1,7 +1,11 @@
 // Command nexjob is the roof of the house: it wires engines, workers, API and
 // dashboard into one program and decides nothing about jobs itself. It stands
-// on every other package, and none may import it. Start at newRoot: each
-// subcommand is a file of its own.
+// on every other package, and none may import it.
+//
+// This package reads command lines, a file for each command. Behind it, input
+// names what is wrong with what a user gave, record tells what a storage holds, view
+// writes it, bulk enqueues lines, and demo is the shop that is killed and audited,
+// with the services of package outside. Start at newRoot.
 package main
 
 import (
@@ -12,13 +16,11 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nexjob/nexjob"
-	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
 )
@@ -29,25 +31,37 @@ func main() {
 
 // run executes one command line and answers the exit code: 0, or, with the error
 // as the last line of stderr, 1 if something went wrong and 2 if the command line
-// or its input is wrong and nothing was done. The first interrupt ends the command's
-// context, so that it can stop in order; the second one kills the process.
+// or its input is wrong and nothing was done. The first interrupt, or the end of the
+// terminal, ends the command's context, so that it can stop in order; the second one kills
+// the process.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(ctx, ends...)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 
 	root := newRoot() //nolint:contextcheck // cobra hands the context to the command that runs
 	began := false
-	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		err := cmd.ValidateFlagGroups() // which cobra would do after this
+		began = err == nil
+		return err
+	}
 	root.SetArgs(args)
-	root.SetOut(stdout)
+	out := &stream{Writer: stdout}
+	root.SetOut(out)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	if err != nil {
-		text := strings.TrimPrefix(err.Error(), "nexjob: ") // the library's own prefix is ours
-		fmt.Fprintln(stderr, "nexjob:", view.SafeLines(text))
+	if err == nil {
+		err = out.err // the help texts of cobra are written without a look
 	}
-	return exitCode(err, began)
+	if err != nil {
+		fmt.Fprintln(stderr, "nexjob:", view.SafeLines(view.Reason(err)))
+	}
+	return exitCode(err, began || out.err != nil)
 }
 
 // newRoot is the command tree. Errors are printed by run alone, and without the
@@ -76,11 +90,10 @@ func newRoot() *cobra.Command {
 // before the command began can only be a flag, an argument or a command's name.
 func exitCode(err error, began bool) int {
 	var given *input.Error
-	var order *demo.InputError
 	switch {
 	case err == nil:
 		return 0
-	case !began, errors.As(err, &given), errors.As(err, &order), errors.Is(err, nexjob.ErrInvalid):
+	case !began, errors.As(err, &given), errors.Is(err, nexjob.ErrInvalid):
 		return 2
 	}
 	return 1

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -105,3 +107,23 @@ func TestVersionNamesEngines(t *testing.T) {
 		t.Errorf("SQLite runs as %s, and is called %s: %v", running, sqlite.Version, err)
 	}
 }
+
+// TestUnwritten: an answer that could not be written is a failure, whoever writes it.
+func TestUnwritten(t *testing.T) {
+	full := errors.New("no space left on device")
+	for _, args := range [][]string{{"version"}, {"--version"}, {"--help"}, {"jobs"}, {"help", "jobs"}, {"migrate", "--print"}} {
+		var stderr bytes.Buffer
+		code := run(t.Context(), args, io.Discard, &stderr)
+		if code != 0 || stderr.Len() > 0 { // a writer that takes everything
+			t.Errorf("%v: exit code %d, %s", args, code, &stderr)
+		}
+		code = run(t.Context(), args, failing{full}, &stderr)
+		if code != 1 || !strings.Contains(stderr.String(), full.Error()) {
+			t.Errorf("%v on a full disk: exit code %d, %q", args, code, &stderr)
+		}
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }

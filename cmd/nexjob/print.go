@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 
 	"github.com/mattn/go-isatty"
@@ -22,8 +23,33 @@ func printer(cmd *cobra.Command) view.Printer {
 	return view.Printer{Out: cmd.OutOrStdout(), JSON: flag != nil && flag.Value.String() == "true"}
 }
 
+// stream is where answers go. It remembers an answer that could not be written, for
+// those who write without a look.
+type stream struct {
+	io.Writer
+	err error
+}
+
+// Write writes, and remembers.
+func (s *stream) Write(b []byte) (int, error) {
+	n, err := s.Writer.Write(b)
+	if err != nil && s.err == nil {
+		s.err = err
+	}
+	return n, err
+}
+
+// fileOf returns the file that a stream of the command is, if it is one.
+func fileOf(from any) (*os.File, bool) {
+	if s, ok := from.(*stream); ok {
+		from = s.Writer
+	}
+	file, ok := from.(*os.File)
+	return file, ok
+}
+
 // terminal reports whether a stream of the command is one, with a person before it.
-func terminal(stream any) bool {
-	file, ok := stream.(*os.File)
+func terminal(from any) bool {
+	file, ok := fileOf(from)
 	return ok && isatty.IsTerminal(file.Fd())
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/mattn/go-isatty"
 )
 
 // progress is one line on a terminal that tells how far a command is. Where stderr is
@@ -25,7 +23,7 @@ type progress struct {
 // newProgress begins to count.
 func newProgress(to io.Writer, total int64) *progress {
 	p := &progress{total: total, began: time.Now()}
-	if file, ok := to.(*os.File); ok && isatty.IsTerminal(file.Fd()) && os.Getenv("TERM") != "dumb" {
+	if terminal(to) && os.Getenv("TERM") != "dumb" {
 		p.to = to
 	}
 	return p

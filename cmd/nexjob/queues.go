@@ -9,6 +9,7 @@ import (
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/record"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
 )
 
 func newQueues() *cobra.Command {
@@ -29,7 +30,7 @@ With --json each queue is an object on a line of its own.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range names {
 				if err := nexjob.ValidateName("name", name); err != nil {
-					return input.Wrong("--queue", "%s", reason(err))
+					return input.Wrong("--queue", "%s", view.Reason(err))
 				}
 			}
 			return withStore(cmd, func(ctx context.Context, store nexjob.Storage, client *nexjob.Client) error {
@@ -51,7 +52,7 @@ With --json each queue is an object on a line of its own.
 					return record.WriteQueues(p.Out, queues, now)
 				}
 				for i := range queues {
-					if err := p.Value(queues[i], nil); err != nil {
+					if err := view.WriteJSON(p.Out, queues[i]); err != nil {
 						return err
 					}
 				}

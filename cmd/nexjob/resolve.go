@@ -79,7 +79,7 @@ func (r *resolution) run(cmd *cobra.Command, args []string) error {
 		if len(amended.Changes) == 0 {
 			return fmt.Errorf("resolve job %s: %w", id, nexjob.ErrNotFound)
 		}
-		n := record.NewAnswers(r.do.Act, printer(cmd), cmd.ErrOrStderr())
+		n := record.NewChanges(r.do.Act, printer(cmd), cmd.ErrOrStderr())
 		if err := n.Write([]record.Change{record.ChangeOf(r.do.Act, &amended.Changes[0])}); err != nil {
 			return err
 		}
@@ -89,6 +89,11 @@ func (r *resolution) run(cmd *cobra.Command, args []string) error {
 
 // read makes the action of the flags, each mistake under its flag's name.
 func (r *resolution) read(cmd *cobra.Command) error {
+	for _, flag := range []string{"effect", "item", "follow-up", "follow-up-args", "follow-up-key", "follow-up-queue"} {
+		if cmd.Flags().Changed(flag) && cmd.Flag(flag).Value.String() == "" {
+			return input.Wrong("--"+flag, "it is empty; leave it out if none is meant")
+		}
+	}
 	verdict, err := nexjob.ParseVerdict(strings.ReplaceAll(strings.ToLower(r.verdict), "-", " "))
 	given := func(flag string) bool { return cmd.Flags().Changed(flag) }
 	switch {

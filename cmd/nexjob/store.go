@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
 	"github.com/nexjob/nexjob/sqlite"
 )
 
@@ -63,8 +66,10 @@ func parseStore(text string) (path string, err error) {
 		return "", fmt.Errorf("%q has no scheme: a SQLite file is sqlite:%s", text, text)
 	case scheme != "sqlite":
 		return "", fmt.Errorf("unknown scheme %q: want sqlite:PATH", scheme)
-	case path == "":
-		return "", fmt.Errorf("sqlite: without a path: want sqlite:PATH, as in %s", storeDefault)
+	case path == "" || strings.HasPrefix(path, ":memory:"):
+		return "", fmt.Errorf("sqlite: without the path of a file: want sqlite:PATH, as in %s", storeDefault)
+	case strings.HasPrefix(path, "file:"):
+		return "", fmt.Errorf("%q: leave out file:, and write the path as the system does", text)
 	case strings.HasPrefix(path, "//"):
 		// Some tools read sqlite:///a.db as a file in this folder, others as one in the
 		// root folder. Guessing would open the wrong one.
@@ -74,6 +79,44 @@ func parseStore(text string) (path string, err error) {
 		return "", fmt.Errorf("%q: no settings are known after the path: leave out ? and what follows", text)
 	}
 	return path, nil
+}
+
+// withStore opens the storage that the command line names, for a command that reads or
+// changes what is there, and closes it.
+func withStore(cmd *cobra.Command, do func(ctx context.Context, store nexjob.Storage, client *nexjob.Client) error) error {
+	ctx := cmd.Context()
+	store, err := openStore(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	client, done := clientOf(ctx, store)
+	return errors.Join(do(ctx, store, client), done())
+}
+
+// openForJobs opens the storage for a command that brings jobs, and says so when that
+// makes a file. done closes it.
+func openForJobs(cmd *cobra.Command) (_ *nexjob.Client, done func() error, err error) {
+	store, made, err := openOrMakeStore(cmd.Context(), cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	if made != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "nexjob: %s is a new SQLite file\n", view.Safe(made))
+	}
+	client, done := clientOf(cmd.Context(), store)
+	return client, done, nil
+}
+
+// clientOf makes a client on a storage. What it would log, the answers tell. done closes
+// both.
+func clientOf(ctx context.Context, store nexjob.Storage) (client *nexjob.Client, done func() error) {
+	client = nexjob.NewClient(store, nexjob.ClientOptions{Logger: slog.New(slog.DiscardHandler)})
+	return client, func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = client.Close(ctx) // decisions that are not written down are statistics lost, and no job
+		return store.Close()
+	}
 }
 
 // openStore opens the storage of a command that reads or changes what is there: it

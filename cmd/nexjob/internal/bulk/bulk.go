@@ -46,6 +46,7 @@ type Options struct {
 // storage refuses, is an entry of the summary and no error.
 func Run(ctx context.Context, to Enqueuer, from io.Reader, o Options) (*Summary, error) {
 	r := &run{to: to, o: o, summary: &Summary{Bad: []Bad{}}}
+	defer r.summary.sort()
 	stop := make(chan struct{})
 	defer close(stop)
 	lines := feed(input.NewLines(from, nexjob.MaxArgs), stop)

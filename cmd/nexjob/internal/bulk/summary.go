@@ -1,8 +1,10 @@
 package bulk
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
 )
@@ -33,6 +35,12 @@ type Summary struct {
 type Bad struct {
 	Line int    `json:"line"`
 	Why  string `json:"why"`
+}
+
+// sort puts the bad lines in the order of the input: those that only the storage refuses
+// are known later than others.
+func (s *Summary) sort() {
+	slices.SortFunc(s.Bad, func(a, b Bad) int { return cmp.Compare(a.Line, b.Line) })
 }
 
 // WriteTable writes the summary for people.

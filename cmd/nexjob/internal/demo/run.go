@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -16,11 +15,10 @@ import (
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/harm"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/orders"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/shop"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/outside"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
 )
-
-// InputError is a mistake in what the user gave. Nothing was done.
-type InputError = orders.InputError
 
 // ByKills as Options.Freezes is one freeze for every five kills, and at least one.
 const ByKills = -1
@@ -41,28 +39,38 @@ type Options struct {
 	Program  string // the binary to start processes from; "": this one
 }
 
-// check refuses options that cannot be meant, and fills in the freezes.
-func (o *Options) check() error {
+// fill settles how many freezes there are, and reports whether those that were asked for
+// are left out, because this system has none.
+func (o *Options) fill() (leftOut bool) {
+	if !harm.CanFreeze {
+		leftOut = o.Freezes != 0
+		o.Freezes = 0
+	}
 	if o.Freezes == ByKills {
 		o.Freezes = max(1, o.Kills/5)
-		if o.Workers < 2 || !harm.CanFreeze {
+		if o.Workers < 2 {
 			o.Freezes = 0
 		}
 	}
+	return leftOut
+}
+
+// check refuses options that cannot be meant.
+func (o *Options) check() error {
 	switch {
 	case o.Orders < 0 || o.Orders > orders.MaxOrders:
-		return &InputError{Name: "--orders", Why: fmt.Sprintf("%d: want 1 to %d", o.Orders, orders.MaxOrders)}
+		return input.Wrong("--orders", "%d: want 1 to %d", o.Orders, orders.MaxOrders)
 	case o.Kills < 0:
-		return &InputError{Name: "--kills", Why: fmt.Sprintf("%d: want 0 or more", o.Kills)}
+		return input.Wrong("--kills", "%d: want 0 or more", o.Kills)
 	case o.Freezes < 0:
-		return &InputError{Name: "--freezes", Why: fmt.Sprintf("%d: want 0 or more", o.Freezes)}
+		return input.Wrong("--freezes", "%d: want 0 or more", o.Freezes)
 	case o.Workers < 1 || o.Workers > 16:
-		return &InputError{Name: "--workers", Why: fmt.Sprintf("%d: want 1 to 16", o.Workers)}
+		return input.Wrong("--workers", "%d: want 1 to 16", o.Workers)
 	case o.Freezes > 0 && o.Workers < 2:
-		return &InputError{Name: "--freezes", Why: fmt.Sprintf(
-			"%d with --workers %d: another worker must be there to take the job of a frozen one", o.Freezes, o.Workers)}
+		return input.Wrong("--freezes", "%d with --workers %d: another worker must be there to take the job of a frozen one",
+			o.Freezes, o.Workers)
 	case o.Limit < 0:
-		return &InputError{Name: "--timeout", Why: fmt.Sprintf("%s: want a time above zero", o.Limit)}
+		return input.Wrong("--timeout", "%s: want a time above zero", o.Limit)
 	}
 	return nil
 }
@@ -94,24 +102,28 @@ func (o *Options) limit(orders int) time.Duration {
 }
 
 // Run runs the demo once. A report comes whenever the audit was made, also one that
-// says what failed; an error says that there was nothing to audit. *InputError
+// says what failed; an error says that there was nothing to audit. *input.Error
 // means that the input or an option is wrong and nothing was done.
 func Run(ctx context.Context, o Options) (audit.Report, error) {
-	leftOut := o.Freezes != 0 && !harm.CanFreeze
-	if leftOut {
-		o.Freezes = 0
-	}
+	leftOut := o.fill()
 	if err := o.check(); err != nil {
 		return audit.Report{}, err
 	}
-	lines, name, err := orders.Open(o.Input, o.Stdin)
-	if err != nil {
+	var name string
+	lines, err := input.Await(ctx, func() (lines []orders.Line, err error) {
+		lines, name, err = orders.Open(o.Input, o.Stdin)
+		return lines, err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return audit.Report{}, brokenOff(ctx)
+	case err != nil:
 		return audit.Report{}, err
 	}
 	lines = orders.Select(lines, o.Orders, newRandom(o.Seed, streamOrders))
 	effects := effectsOf(lines)
 	if err := effects.Check(o.Kills, o.Freezes); err != nil {
-		return audit.Report{}, &InputError{Name: "--kills", Why: err.Error()}
+		return audit.Report{}, input.Wrong("--kills", "%v", err)
 	}
 	dir, leave, err := workDir(o.Keep)
 	if err != nil {
@@ -138,13 +150,18 @@ func Run(ctx context.Context, o Options) (audit.Report, error) {
 	e.Lines, e.KillsWanted, e.FreezesWanted, e.FreezesLeftOut, e.Trouble = lines, o.Kills, o.Freezes, leftOut, trouble
 	report := e.Audit()
 	report.Input, report.Seed, report.Kept = name, o.Seed, o.Keep
-	report.Seconds = p.elapsed().Seconds()
+	report.Seconds = p.elapsed().Round(time.Millisecond).Seconds()
 	if o.Keep != "" {
 		if err := keepRecords(dir, e, &report); err != nil {
 			return report, err
 		}
 	}
 	return report, nil
+}
+
+// brokenOff is the error of a run whose context ended.
+func brokenOff(ctx context.Context) error {
+	return fmt.Errorf("demo: broken off: %w", context.Cause(ctx))
 }
 
 // effectsOf returns what the orders lead to at each service.
@@ -171,24 +188,16 @@ func workDir(keep string) (dir string, leave func(), err error) {
 		return dir, func() { _ = os.RemoveAll(dir) }, nil // nobody can mend it, and the system clears it
 	}
 	if err := os.MkdirAll(keep, 0o750); err != nil {
-		return "", nil, &InputError{Name: "--keep " + keep, Why: unwrapPath(err)}
+		return "", nil, input.Unreadable("--keep "+keep, err)
 	}
 	inside, err := os.ReadDir(keep)
 	if err != nil {
-		return "", nil, &InputError{Name: "--keep " + keep, Why: unwrapPath(err)}
+		return "", nil, input.Unreadable("--keep "+keep, err)
 	}
 	if len(inside) > 0 {
-		return "", nil, &InputError{Name: "--keep " + keep, Why: "the folder is not empty: name a new one"}
+		return "", nil, input.Wrong("--keep "+keep, "the folder is not empty: name a new one")
 	}
 	return keep, func() {}, nil
-}
-
-// unwrapPath drops the verb and path of an *os.PathError, which the message has.
-func unwrapPath(err error) string {
-	if path, ok := errors.AsType[*os.PathError](err); ok {
-		return path.Err.Error()
-	}
-	return err.Error()
 }
 
 // The streams of one seed: what draws from one does not move the others, so that
@@ -218,7 +227,7 @@ func newProgress(out io.Writer) *progress { return &progress{out: out, start: ti
 func (p *progress) say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintf(p.out, "%6.2fs  %s\n", p.elapsed().Seconds(), fmt.Sprintf(format, args...))
+	fmt.Fprintf(p.out, "%6.2fs  %s\n", p.elapsed().Seconds(), view.Safe(fmt.Sprintf(format, args...)))
 }
 
 func (p *progress) elapsed() time.Duration { return time.Since(p.start) }

@@ -102,7 +102,7 @@ func door[T any](hear func(context.Context, T) error) http.HandlerFunc {
 func (s *services) url() string { return "http://" + s.web.Addr().String() }
 
 // serve serves until stop; it returns an error only if it ended by itself.
-func (s *services) serve(ctx context.Context) error {
+func (s *services) serve() error {
 	var serving sync.WaitGroup
 	var mailErr error
 	serving.Go(func() {
@@ -114,7 +114,7 @@ func (s *services) serve(ctx context.Context) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	} else {
-		err = errors.Join(err, s.cutMail(ctx))
+		s.mail.Close()
 	}
 	serving.Wait()
 	return errors.Join(err, mailErr)
@@ -125,17 +125,10 @@ func (s *services) stop(ctx context.Context) error {
 	return errors.Join(s.http.Shutdown(ctx), s.mail.Shutdown(ctx))
 }
 
-// cutMail stops taking mails at once.
-func (s *services) cutMail(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	cancel()
-	return s.mail.Shutdown(ctx)
-}
-
 // close lets go of what was never served, or could not be stopped.
-func (s *services) close(ctx context.Context) {
+func (s *services) close() {
 	_ = s.http.Close()
-	_ = s.cutMail(ctx) // as it was asked to
+	s.mail.Close()
 	_, _ = s.web.Close(), s.smtp.Close()
 }
 

@@ -21,14 +21,14 @@ func TestServicesEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unserved.close(t.Context())
+	unserved.close()
 
 	served, err := newServices(t.Context(), 1, hand, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var serving sync.WaitGroup
-	serving.Go(func() { err = served.serve(t.Context()) })
+	serving.Go(func() { err = served.serve() })
 	r, requestErr := http.NewRequestWithContext(t.Context(), http.MethodPost, served.url()+cast.HealthPath, http.NoBody)
 	if requestErr != nil {
 		t.Fatal(requestErr)

@@ -107,8 +107,8 @@ func (s *stage) play(ctx context.Context, limit time.Duration) (trouble []string
 
 	var parties sync.WaitGroup
 	var serveErr, crewErr, sendErr error
-	parties.Go(func() {
-		if serveErr = s.services.serve(work); serveErr != nil {
+	parties.Go(func() { //nolint:contextcheck // mails are cut at once, whatever ends
+		if serveErr = s.services.serve(); serveErr != nil {
 			stop(serveErr)
 		}
 	})
@@ -142,7 +142,7 @@ func (s *stage) play(ctx context.Context, limit time.Duration) (trouble []string
 
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("demo: broken off: %w", context.Cause(ctx))
+		return nil, brokenOff(ctx)
 	case errors.Is(watchErr, errTimeUp):
 		trouble = append(trouble, fmt.Sprintf("not done after %s", limit))
 		trouble = append(trouble, s.witness.whyWaiting(ctx)...)
@@ -165,7 +165,7 @@ var errTimeUp = errors.New("demo: time is up")
 // then, and the audit has read it back, so there is no one to tell of an error.
 func (s *stage) close(ctx context.Context) {
 	if s.services != nil {
-		s.services.close(ctx)
+		s.services.close() //nolint:contextcheck // likewise
 	}
 	if s.client != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cast.StopTime)

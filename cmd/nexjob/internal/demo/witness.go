@@ -109,20 +109,28 @@ func (w *witness) look(ctx context.Context) (done bool, err error) {
 func (w *witness) seen() bool { return len(w.arrivals.list(w.answers)) == 0 }
 
 // working returns jobs that have not ended and that somebody will move: an Uncertain one
-// without a due time waits for a person, and the audit says why.
+// without a due time waits for a person, and the audit says why. All states are asked for
+// at once: of two questions, a job that is claimed for its look-up between them would be
+// in neither answer, and the run would end before its job does.
 func (w *witness) working(ctx context.Context, limit int) ([]nexjob.Job, error) {
-	page, err := w.client.Find(ctx, nexjob.Query{
-		States: []nexjob.State{nexjob.Enqueued, nexjob.Scheduled, nexjob.Processing, nexjob.AwaitingContinuation},
-		Limit:  limit,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("demo: look for jobs that wait: %w", err)
+	q := nexjob.Query{Limit: nexjob.MaxPage, States: []nexjob.State{
+		nexjob.Enqueued, nexjob.Scheduled, nexjob.Processing, nexjob.AwaitingContinuation, nexjob.Uncertain,
+	}}
+	var left []nexjob.Job
+	for {
+		page, err := w.client.Find(ctx, q)
+		if err != nil {
+			return nil, fmt.Errorf("demo: look for jobs that wait: %w", err)
+		}
+		for i := range page.Jobs {
+			if j := &page.Jobs[i]; j.State != nexjob.Uncertain || !j.DueAt.IsZero() {
+				left = append(left, *j)
+			}
+		}
+		if q.After = page.Next; q.After == "" || len(left) >= limit {
+			return left[:min(len(left), limit)], nil
+		}
 	}
-	uncertain, err := w.client.Find(ctx, nexjob.Query{States: []nexjob.State{nexjob.Uncertain}, Limit: nexjob.MaxPage})
-	if err != nil {
-		return nil, fmt.Errorf("demo: look for jobs that wait: %w", err)
-	}
-	return append(page.Jobs, slices.DeleteFunc(uncertain.Jobs, func(j nexjob.Job) bool { return j.DueAt.IsZero() })...), nil
 }
 
 // row is one of the shop's rows that is committed with the success of its job.

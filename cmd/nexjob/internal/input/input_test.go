@@ -1,6 +1,7 @@
 package input
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -138,6 +139,27 @@ func TestErrors(t *testing.T) {
 	} {
 		if err.Error() != want {
 			t.Errorf("%q, want %q", err, want)
+		}
+	}
+}
+
+// TestUntil: what comes is passed on whole, and who waits for what never comes hears
+// that its time is over.
+func TestUntil(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	text := strings.Repeat("0123456789", 10_000)
+	got, err := io.ReadAll(Until(ctx, strings.NewReader(text)))
+	if string(got) != text || err != nil {
+		t.Errorf("%d bytes of %d, %v", len(got), len(text), err)
+	}
+	out, in := io.Pipe()
+	defer func() { _ = in.Close() }()
+	r := Until(ctx, out)
+	go cancel()
+	for range 2 {
+		if _, err := r.Read(make([]byte, 5)); !errors.Is(err, context.Canceled) {
+			t.Errorf("a read beyond its time: %v", err)
 		}
 	}
 }

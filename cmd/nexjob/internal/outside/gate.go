@@ -21,7 +21,7 @@ const (
 	AfterApply                    // it is done and the caller does not know it
 )
 
-// String says the moment as progress lines do.
+// String says the moment in words.
 func (m Moment) String() string {
 	if m == AfterApply {
 		return "after it was applied, before it was answered"

@@ -21,7 +21,7 @@ const (
 	InProgress             // 409 as if an earlier request under the key were still worked; not applied
 )
 
-// String says the fault as progress lines do.
+// String says the fault in words.
 func (f Fault) String() string {
 	switch f {
 	case DropReply:

@@ -17,31 +17,21 @@ import (
 // Card is all that is known of one job.
 type Card struct {
 	Job
-	At         time.Time         `json:"at"` // the storage's time
-	Sentence   string            `json:"sentence"`
-	Args       json.RawMessage   `json:"args"` // {"base64": …} where they are not JSON
-	Result     json.RawMessage   `json:"result,omitempty"`
-	Meta       map[string]string `json:"meta,omitempty"`
-	Timeout    string            `json:"timeout,omitempty"`
-	KeepKeyFor string            `json:"keep_key_for,omitempty"`
-	Fence      int64             `json:"fence"`
-	Attempts   []Attempt         `json:"attempts,omitempty"` // ended ones, oldest first
-	Effects    []Effect          `json:"effects,omitempty"`  // of its operation
-	Steps      []Step            `json:"steps,omitempty"`
-	Parents    []nexjob.Parent   `json:"parents,omitempty"`
-	Children   []Job             `json:"children,omitempty"`
-	More       bool              `json:"more_children,omitempty"`
-	Followers  []nexjob.Follower `json:"followers,omitempty"` // that were not simply created
-}
-
-// Attempt is one ended run.
-type Attempt struct {
-	Fence   int64         `json:"fence"`
-	Ending  nexjob.Ending `json:"ending"`
-	Error   string        `json:"error,omitempty"`
-	Worker  string        `json:"worker,omitempty"`
-	Started time.Time     `json:"started"`
-	Ended   time.Time     `json:"ended"`
+	At         time.Time           `json:"at"` // the storage's time
+	Sentence   string              `json:"sentence"`
+	Args       json.RawMessage     `json:"args"` // {"base64": …} where they are not JSON
+	Result     json.RawMessage     `json:"result,omitempty"`
+	Meta       map[string]string   `json:"meta,omitempty"`
+	Timeout    string              `json:"timeout,omitempty"`
+	KeepKeyFor string              `json:"keep_key_for,omitempty"`
+	Fence      int64               `json:"fence"`
+	Attempts   []nexjob.KeyAttempt `json:"attempts,omitempty"` // ended ones, oldest first
+	Effects    []Effect            `json:"effects,omitempty"`  // of its operation
+	Steps      []Step              `json:"steps,omitempty"`
+	Parents    []nexjob.Parent     `json:"parents,omitempty"`
+	Children   []Job               `json:"children,omitempty"`
+	More       bool                `json:"more_children,omitempty"`
+	Followers  []nexjob.Follower   `json:"followers,omitempty"` // that were not simply created
 }
 
 // Step is a value that was computed once.
@@ -69,9 +59,7 @@ func CardOf(e *nexjob.JobExplanation) Card {
 		Parents: j.Parents, More: e.MoreChildren, Followers: j.Followers,
 	}
 	for _, a := range j.Attempts {
-		c.Attempts = append(c.Attempts, Attempt{
-			Fence: a.Fence, Ending: a.Ending, Error: a.Error, Worker: a.Worker, Started: a.Started, Ended: a.Ended,
-		})
+		c.Attempts = append(c.Attempts, nexjob.KeyAttempt(a))
 	}
 	for i := range e.Receipts {
 		r := &e.Receipts[i]
@@ -102,7 +90,9 @@ func duration(d time.Duration) string {
 func (c *Card) Write(w io.Writer) error {
 	p := &page{w: w}
 	p.table(c.facts)
-	p.section("Attempts", len(c.Attempts), c.attempts)
+	p.section("Attempts", len(c.Attempts), func(t *view.Table) {
+		attempts(t, c.Attempts, func(text string) string { return text })
+	})
 	p.section("Effects", len(c.Effects), func(t *view.Table) { effects(t, c.Effects) }, effectHeads()...)
 	p.section("Steps", len(c.Steps), c.steps)
 	p.section("Waits for", len(c.Parents), func(t *view.Table) {
@@ -188,10 +178,11 @@ func (c *Card) facts(t *view.Table) {
 	}
 }
 
-func (c *Card) attempts(t *view.Table) {
-	for _, a := range c.Attempts {
+// attempts writes a row for each; shown is as much of an error as there is room for.
+func attempts(t *view.Table, all []nexjob.KeyAttempt, shown func(text string) string) {
+	for _, a := range all {
 		t.Row("  "+second(a.Started), a.Ending, "after "+a.Ended.Sub(a.Started).Round(time.Millisecond).String(),
-			"worker "+a.Worker, a.Error)
+			"worker "+a.Worker, shown(a.Error))
 	}
 }
 

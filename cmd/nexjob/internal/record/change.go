@@ -1,10 +1,10 @@
 package record
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
@@ -21,7 +21,7 @@ const (
 
 // Change is what an action did to one job.
 type Change struct {
-	Job      nexjob.ID     `json:"job"`
+	Job      nexjob.ID     `json:"id"`
 	Key      string        `json:"key,omitempty"`
 	Answer   string        `json:"answer"`
 	State    *nexjob.State `json:"state,omitempty"` // afterwards; none: the record is gone
@@ -45,7 +45,7 @@ func ChangeOf(act nexjob.Act, c *nexjob.Change) Change {
 	case act == nexjob.ActClearKey && errors.Is(c.Err, nexjob.ErrNotFound):
 		out.Answer, out.Why = Refused, "its key is free, or has gone on to another job"
 	case c.Err != nil:
-		out.Answer, out.Why = Refused, strings.TrimPrefix(c.Err.Error(), "nexjob: ")
+		out.Answer, out.Why = Refused, view.Reason(c.Err)
 	case c.State == nexjob.Uncertain && act != nexjob.ActResolve && act != nexjob.ActClearKey:
 		out.Answer = Held
 		out.Why = "an effect has no outcome; look at the outside service and resolve it"
@@ -79,4 +79,74 @@ func WriteChanges(w io.Writer, changes []Change, first bool) error {
 		t.Row(c.Job, fmt.Sprintf("%-7s", c.Answer), state, keyCell(c.Key), c.Why)
 	}
 	return t.Flush()
+}
+
+// Changes writes what an action did to each job, as soon as it is known, and counts it.
+type Changes struct {
+	act     nexjob.Act
+	out     view.Printer
+	notes   io.Writer // where the sum goes
+	counts  map[string]int
+	written int
+}
+
+// NewChanges writes changes to out and their sum to notes.
+func NewChanges(act nexjob.Act, out view.Printer, notes io.Writer) *Changes {
+	return &Changes{act: act, out: out, notes: notes, counts: make(map[string]int)}
+}
+
+// Write writes the next changes.
+func (n *Changes) Write(changes []Change) error {
+	for i := range changes {
+		n.counts[changes[i].Answer]++
+		if n.out.JSON {
+			if err := view.WriteJSON(n.out.Out, changes[i]); err != nil {
+				return err
+			}
+		}
+	}
+	first := n.written == 0
+	n.written += len(changes)
+	if n.out.JSON {
+		return nil
+	}
+	return WriteChanges(n.out.Out, changes, first)
+}
+
+// sum says how many were answered in which way.
+func (n *Changes) sum() string {
+	text := ""
+	for _, answer := range []string{Would, Done, Held, Refused, Skipped} {
+		if n.counts[answer] == 0 {
+			continue
+		}
+		if text != "" {
+			text += ", "
+		}
+		text += fmt.Sprintf("%d %s", n.counts[answer], answer)
+	}
+	if n.counts[Would] > 0 {
+		text += " be touched; nothing was changed"
+	}
+	return fmt.Sprintf("%s: %s", n.act, text)
+}
+
+// End is the command's end: an error if a job was refused, or a stop came between.
+func (n *Changes) End(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("stopped half-way: %s", n.sum())
+	}
+	if n.counts[Refused] > 0 {
+		return fmt.Errorf("%s", n.sum())
+	}
+	fmt.Fprintln(n.notes, n.sum())
+	return nil
+}
+
+// Unfinished says, beside an error, how far it came; nil if it did not begin.
+func (n *Changes) Unfinished() error {
+	if n.written == 0 {
+		return nil
+	}
+	return fmt.Errorf("before that: %s", n.sum())
 }

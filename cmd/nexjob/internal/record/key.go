@@ -3,9 +3,6 @@ package record
 import (
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
@@ -23,7 +20,7 @@ const (
 // commands that help and in the sentence of cause and remedy.
 func WriteKey(w io.Writer, e *nexjob.Explanation) error {
 	p := &page{w: w}
-	p.table(func(t *view.Table) { keyFacts(t, e) })
+	p.table(func(t *view.Table) { holder(t, e) })
 	p.section("An enqueue now", len(e.Next), func(t *view.Table) {
 		for _, next := range e.Next {
 			t.Row("  under "+next.Policy.String(), ruled(next))
@@ -37,9 +34,9 @@ func WriteKey(w io.Writer, e *nexjob.Explanation) error {
 		}
 	}, "  ID", "STATE", "KIND", "TRIES", "WHEN", "REASON")
 	if len(e.Jobs) > len(jobs) || e.MoreJobs {
-		p.line("  and older ones: nexjob jobs list --key %s", shellKey(e.Key))
+		p.line("  and older ones: nexjob jobs list --key %s", view.ShellKey(e.Key))
 	}
-	attempts(p, jobs)
+	newestAttempts(p, jobs)
 	told := operationEffects(jobs)
 	p.section("Effects", len(told), func(t *view.Table) { effects(t, told[:min(len(told), shownEffects)]) }, effectHeads()...)
 	decisions(p, &e.Decisions)
@@ -50,7 +47,7 @@ func WriteKey(w io.Writer, e *nexjob.Explanation) error {
 	return p.err
 }
 
-func keyFacts(t *view.Table, e *nexjob.Explanation) {
+func holder(t *view.Table, e *nexjob.Explanation) {
 	t.Row("Key", view.Key(e.Key))
 	h := e.Holder
 	if h == nil {
@@ -106,20 +103,15 @@ func keyJobWhen(j *nexjob.KeyJob) string {
 	return "due " + second(j.DueAt)
 }
 
-// attempts tells the newest ended runs of the newest job that has any.
-func attempts(p *page, jobs []nexjob.KeyJob) {
+// newestAttempts tells the newest ended runs of the newest job that has any.
+func newestAttempts(p *page, jobs []nexjob.KeyJob) {
 	for i := range jobs {
 		all := jobs[i].Attempts
 		if len(all) == 0 {
 			continue
 		}
 		all = all[max(0, len(all)-shownAttempts):]
-		p.section("Attempts of job "+jobs[i].ID.String(), len(all), func(t *view.Table) {
-			for _, a := range all {
-				t.Row("  "+second(a.Started), a.Ending, "after "+a.Ended.Sub(a.Started).Round(time.Millisecond).String(),
-					"worker "+a.Worker, firstLine(a.Error))
-			}
-		})
+		p.section("Attempts of job "+jobs[i].ID.String(), len(all), func(t *view.Table) { attempts(t, all, firstLine) })
 		return
 	}
 }
@@ -177,7 +169,7 @@ func remedies(e *nexjob.Explanation) []string {
 		fallthrough
 	case nexjob.Succeeded:
 		if !h.Cleared {
-			lines = append(lines, "nexjob jobs clear-key --key "+shellKey(e.Key)+" --reason …")
+			lines = append(lines, "nexjob jobs clear-key --key "+view.ShellKey(e.Key)+" --reason …")
 		}
 	}
 	if !h.RecordGone {
@@ -187,16 +179,4 @@ func remedies(e *nexjob.Explanation) []string {
 		lines[i] = "  " + lines[i]
 	}
 	return append([]string{"\nCommands"}, lines...)
-}
-
-// shellKey writes a key so that it can be copied into a shell, whatever it holds: as it
-// is, or for --quoted, in Go's quotes inside the shell's.
-func shellKey(key string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._:/@%+,=-", r)
-	}
-	if key != "" && !strings.ContainsFunc(key, func(r rune) bool { return !plain(r) }) {
-		return key
-	}
-	return "'" + strings.ReplaceAll(strconv.QuoteToASCII(key), "'", `\x27`) + "' --quoted"
 }

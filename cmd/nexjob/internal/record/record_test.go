@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -73,30 +72,6 @@ func TestChangeOf(t *testing.T) {
 		got := ChangeOf(tt.act, &tt.change)
 		if got.Answer != tt.answer || !strings.Contains(got.Why, tt.why) || tt.why == "" && got.Why != "" {
 			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}
-
-// TestShellKey: what is printed for a shell is one word of the shell, and gives the key.
-func TestShellKey(t *testing.T) {
-	for key, want := range map[string]string{
-		"payment-42":  "payment-42",
-		"a b":         `'"a b"' --quoted`,
-		"it's":        `'"it\x27s"' --quoted`,
-		"$(reboot);":  `'"$(reboot);"' --quoted`,
-		"\x00derived": `'"\x00derived"' --quoted`,
-		"\u202eé":     `'"\u202e\u00e9"' --quoted`,
-	} {
-		got := shellKey(key)
-		if got != want {
-			t.Errorf("shellKey(%q) is %s, want %s", key, got, want)
-		}
-		word, quoted := strings.CutSuffix(got, "' --quoted")
-		if !quoted {
-			continue
-		}
-		if back, err := strconv.Unquote(strings.TrimPrefix(word, "'")); err != nil || back != key {
-			t.Errorf("%s is read as %q, %v", got, back, err)
 		}
 	}
 }

@@ -45,6 +45,10 @@ func SafeLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
+// Reason is an error's text without the library's name, to stand after that of the
+// program, of a flag or of a job.
+func Reason(err error) string { return strings.TrimPrefix(err.Error(), "nexjob: ") }
+
 // Key writes an idempotency key so that it can be told from every other and given back:
 // as it is, or in Go's quotes when it holds a space, a quote, a backslash, or anything
 // that Safe escapes.
@@ -53,6 +57,18 @@ func Key(key string) string {
 		return strconv.Quote(key)
 	}
 	return key
+}
+
+// ShellKey writes a key so that it can be copied into a shell, whatever it holds: as it is,
+// or for --quoted, in Go's quotes inside the shell's.
+func ShellKey(key string) string {
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._:/@+,=-", r)
+	}
+	if key != "" && key[0] != '-' && !strings.ContainsFunc(key, odd) {
+		return key
+	}
+	return "'" + strings.ReplaceAll(strconv.QuoteToASCII(key), "'", `\x27`) + "' --quoted"
 }
 
 // WriteJSON writes a value as one line of JSON. Characters that a terminal could obey

@@ -99,3 +99,29 @@ func TestTable(t *testing.T) {
 		t.Errorf("%q, %v", b.String(), err)
 	}
 }
+
+// TestShellKey: what is printed for a shell is one word of the shell, and gives the key.
+func TestShellKey(t *testing.T) {
+	for key, want := range map[string]string{
+		"payment-42":  "payment-42",
+		"":            `'""' --quoted`,
+		"-x":          `'"-x"' --quoted`,
+		"a b":         `'"a b"' --quoted`,
+		"it's":        `'"it\x27s"' --quoted`,
+		"$(reboot);":  `'"$(reboot);"' --quoted`,
+		"\x00derived": `'"\x00derived"' --quoted`,
+		"\u202eé":     `'"\u202e\u00e9"' --quoted`,
+	} {
+		got := ShellKey(key)
+		if got != want {
+			t.Errorf("ShellKey(%q) is %s, want %s", key, got, want)
+		}
+		word, quoted := strings.CutSuffix(got, "' --quoted")
+		if !quoted {
+			continue
+		}
+		if back, err := strconv.Unquote(strings.TrimPrefix(word, "'")); err != nil || back != key {
+			t.Errorf("%s is read as %q, %v", got, back, err)
+		}
+	}
+}

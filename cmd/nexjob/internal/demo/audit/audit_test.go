@@ -18,6 +18,7 @@ import (
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/orders"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/shop"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/outside"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
 )
 
 // The jobs of the good evidence, by their place in it.
@@ -112,6 +113,7 @@ func TestAuditPassesWhatIsRight(t *testing.T) {
 		OK: true, Orders: 2, Customers: 1, Enqueues: 9, Duplicates: 6, Existing: 4, Rejected: 1, Jobs: 6,
 		Processes: 2, Kills: 1, KillsInCharge: 1, Freezes: 1, FreezesInEffect: 1,
 		Charges: 2, Emails: 1, Webhooks: 2, ReplayedAnswers: 1, Invoices: 2, StaleWritesRefused: 5,
+		Findings: []string{},
 	}
 	if diff := cmp.Diff(want, r); diff != "" {
 		t.Error(diff)
@@ -253,7 +255,7 @@ func TestReportForms(t *testing.T) {
 	r := good.Audit()
 	r.Seed, r.Seconds, r.Input = 1_893_456_000_123_456, 3.25, orders.Shipped
 	var text bytes.Buffer
-	if err := r.WriteJSON(&text); err != nil {
+	if err := view.WriteJSON(&text, &r); err != nil {
 		t.Fatal(err)
 	}
 	var fields map[string]any
@@ -270,7 +272,7 @@ func TestReportForms(t *testing.T) {
 			t.Errorf("the JSON report has no %q:\n%s", name, &text)
 		}
 	}
-	if !strings.Contains(text.String(), `"findings": []`) {
+	if !strings.Contains(text.String(), `"findings":[]`) {
 		t.Errorf("no findings should be an empty list, not null:\n%s", &text)
 	}
 	text.Reset()

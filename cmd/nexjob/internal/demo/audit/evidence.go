@@ -51,7 +51,7 @@ func (e *Evidence) Audit() Report {
 		Enqueues: len(e.Answers), Jobs: len(e.Jobs), Kills: e.Killed, Processes: e.Started,
 		Charges: len(e.Payments), Emails: len(e.Messages), Webhooks: len(e.Deliveries),
 		Invoices: len(e.Invoices), ReplayedAnswers: e.Replayed, FreezesLeftOut: e.FreezesLeftOut,
-		StaleWritesRefused: e.StaleByWorkers, Findings: slices.Clone(e.Trouble),
+		StaleWritesRefused: e.StaleByWorkers, Findings: append([]string{}, e.Trouble...), // a list without items is no null
 	}
 	r.Orders, r.Customers = len(orders.First(e.Lines)), len(orders.FirstOfCustomers(e.Lines))
 	e.auditAnswers(&r)

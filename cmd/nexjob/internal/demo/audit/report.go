@@ -1,10 +1,11 @@
 package audit
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
+
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
 )
 
 // Report is the audit's result. The JSON names are part of the command's interface.
@@ -62,26 +63,13 @@ func (r *Report) find(format string, args ...any) {
 	r.Findings = append(r.Findings, fmt.Sprintf(format, args...))
 }
 
-// WriteJSON writes the report as one JSON object.
-func (r *Report) WriteJSON(out io.Writer) error {
-	if r.Findings == nil {
-		r.Findings = []string{} // a list without items, not null
-	}
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(r); err != nil {
-		return fmt.Errorf("demo: write the report: %w", err)
-	}
-	return nil
-}
-
 // WriteTable writes the report for people.
 func (r *Report) WriteTable(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(what string, n int, note string, args ...any) {
 		fmt.Fprintf(table, "%s\t%d\t\t%s\n", what, n, fmt.Sprintf(note, args...))
 	}
-	row("orders", r.Orders, "of %d customers, from %s; enqueued %d times", r.Customers, r.Input, r.Enqueues)
+	row("orders", r.Orders, "of %d customers, from %s; enqueued %d times", r.Customers, view.Safe(r.Input), r.Enqueues)
 	row("duplicates", r.Duplicates, "%d answered with the active job, %d rejected, %d a new operation after success",
 		r.Existing, r.Rejected, r.Duplicates-r.Existing-r.Rejected)
 	row("kills", r.Kills, "worker processes: %d inside a charge, %d a mail, %d a webhook, %d anywhere",
@@ -103,12 +91,12 @@ func (r *Report) WriteTable(out io.Writer) error {
 		return fmt.Errorf("demo: write the report: %w", err)
 	}
 	if r.Kept != "" {
-		fmt.Fprintf(out, "\nKept in %s.\n", r.Kept)
+		fmt.Fprintf(out, "\nKept in %s.\n", view.Safe(r.Kept))
 	}
 	if !r.OK {
 		fmt.Fprintf(out, "\nNot as promised:\n")
 		for _, finding := range r.Findings {
-			fmt.Fprintf(out, "  - %s\n", finding)
+			fmt.Fprintf(out, "  - %s\n", view.SafeLines(finding))
 		}
 	}
 	verdict := "Each order was charged and invoiced exactly once, each customer mailed once, each event delivered once."

@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/orders"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/shop"
-	"github.com/nexjob/nexjob/sqlite"
 )
 
 // Answered is one enqueue and what became of it.
@@ -100,17 +98,11 @@ type FrontOptions struct {
 // of orders from stdin, enqueues what each leads to, and writes the answers to stdout,
 // until stdin ends.
 func Front(ctx context.Context, o FrontOptions, stdin io.Reader, stdout io.Writer) error {
-	store, err := sqlite.Open(ctx, o.DB, sqlite.Options{})
+	_, client, leave, err := open(ctx, o.DB)
 	if err != nil {
-		return fmt.Errorf("demo: open the storage: %w", err)
+		return err
 	}
-	defer func() { _ = store.Close() }() // every answer was given after its commit
-	client := nexjob.NewClient(store, nexjob.ClientOptions{})
-	defer func() { // it holds nothing but counts of decisions
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = client.Close(closing)
-	}()
+	defer leave()
 	out := json.NewEncoder(stdout)
 	lines := bufio.NewScanner(stdin)
 	for lines.Scan() {

@@ -50,17 +50,11 @@ func Work(ctx context.Context, o WorkOptions, stdin io.Reader, log io.Writer) er
 		defer stop()
 		_, _ = io.Copy(io.Discard, stdin)
 	}()
-	store, err := sqlite.Open(ctx, o.DB, sqlite.Options{})
+	store, client, leave, err := open(ctx, o.DB)
 	if err != nil {
-		return fmt.Errorf("demo: open the storage: %w", err)
+		return err
 	}
-	defer func() { _ = store.Close() }() // everything is committed, or the worker said why not
-	client := nexjob.NewClient(store, nexjob.ClientOptions{})
-	defer func() { // it holds nothing but counts of decisions
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = client.Close(closing)
-	}()
+	defer leave()
 
 	p := &props{demo: o.Demo, name: o.Name, http: &http.Client{}}
 	watched := &http.Client{Transport: p}
@@ -93,4 +87,21 @@ func Work(ctx context.Context, o WorkOptions, stdin io.Reader, log io.Writer) er
 	defer stop()
 	reporting.Go(func() { p.report(ctx, w) })
 	return w.Run(ctx)
+}
+
+// open opens the storage in a file, and a client on it; leave closes both. By then every
+// answer was given after its commit, and a client holds nothing but counts of decisions,
+// so no error of theirs matters to anybody.
+func open(ctx context.Context, file string) (store *sqlite.Store, client *nexjob.Client, leave func(), err error) {
+	store, err = sqlite.Open(ctx, file, sqlite.Options{})
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("demo: open the storage: %w", err)
+	}
+	client = nexjob.NewClient(store, nexjob.ClientOptions{})
+	return store, client, func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = client.Close(closing)
+		_ = store.Close()
+	}, nil
 }

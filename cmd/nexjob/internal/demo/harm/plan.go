@@ -86,7 +86,7 @@ func (e Effects) count() int {
 // Check refuses a plan that cannot be carried out: each kill and each freeze needs an
 // effect of its own.
 func (e Effects) Check(kills, freezes int) error {
-	if n := e.count(); kills+freezes > n {
+	if n := e.count(); kills > n || freezes > n-kills { // their sum could overflow
 		return fmt.Errorf("%d kills and %d freezes, and the orders lead to %d effects: at most one for each effect",
 			kills, freezes, n)
 	}

@@ -2,6 +2,7 @@ package harm
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -92,5 +93,21 @@ func TestDrawIsTheSeeds(t *testing.T) {
 	}
 	if different < 19 || anyTime < 10 {
 		t.Errorf("of 20 seeds %d differ from another, and plan %d kills that are not aimed", different, anyTime)
+	}
+}
+
+// TestCheck: a plan that no run can carry out is refused, however large its numbers are.
+func TestCheck(t *testing.T) {
+	effects := effectsOf(2, 1) // five
+	for _, tt := range []struct {
+		kills, freezes int
+		fits           bool
+	}{
+		{0, 0, true}, {5, 0, true}, {0, 5, true}, {3, 2, true}, {3, 3, false}, {6, 0, false}, {0, 6, false},
+		{math.MaxInt, 1, false}, {1, math.MaxInt, false}, {math.MaxInt, math.MaxInt, false},
+	} {
+		if err := effects.Check(tt.kills, tt.freezes); (err == nil) != tt.fits {
+			t.Errorf("%d kills and %d freezes: %v", tt.kills, tt.freezes, err)
+		}
 	}
 }

@@ -1,12 +1,12 @@
 // Package orders reads what the demo works on: JSON Lines, an order each, of which
 // some come again. A mistake names its line, and nothing is taken of an input with one.
 //
-// It stands on the root package, for its strict reading of JSON, and knows nothing of
-// jobs or of the run. Start reading at Open, then at Line.
+// It stands on package input, for lines and mistakes, and on the root package, for its
+// strict reading of JSON, and knows nothing of jobs or of the run. Start reading at Open,
+// then at Line.
 package orders
 
 import (
-	"bufio"
 	"bytes"
 	_ "embed" // for the orders that ship with the program
 	"encoding/json"
@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
 )
 
 // shipped are the orders of a run without --input: twelve of nine customers, out of
@@ -52,21 +53,6 @@ type Line struct {
 	AfterSuccess bool `json:"after_success,omitempty"`
 }
 
-// InputError is a mistake in what the user gave. Nothing was done.
-type InputError struct {
-	Name string // of the file or flag
-	Line int    // 0: the mistake is not in one line
-	Why  string
-}
-
-// Error names the place and what is wrong there.
-func (e *InputError) Error() string {
-	if e.Line == 0 {
-		return fmt.Sprintf("%s: %s", e.Name, e.Why)
-	}
-	return fmt.Sprintf("%s:%d: %s", e.Name, e.Line, e.Why)
-}
-
 // Open reads all lines of the input: the shipped ones for "", standard input for "-",
 // else a file. It returns the name that messages call it by.
 func Open(name string, stdin io.Reader) ([]Line, string, error) {
@@ -80,59 +66,45 @@ func Open(name string, stdin io.Reader) ([]Line, string, error) {
 	}
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, name, &InputError{Name: name, Why: unwrapPath(err)}
+		return nil, name, input.Unreadable(name, err)
 	}
 	defer func() { _ = file.Close() }() // it was only read
 	lines, err := read(name, file)
 	return lines, name, err
 }
 
-// unwrapPath drops the verb and path of an *os.PathError, which the message has.
-func unwrapPath(err error) string {
-	if path, ok := errors.AsType[*os.PathError](err); ok {
-		return path.Err.Error()
-	}
-	return err.Error()
-}
-
 // read reads JSON Lines. It goes to the end before anything is done with a
-// line, so that a mistake in the last one leaves nothing half done.
+// line, so that a mistake in the last one leaves nothing half done. Every error is an
+// *input.Error.
 func read(name string, r io.Reader) ([]Line, error) {
-	scanner := bufio.NewScanner(r)
-	scanner.Buffer(make([]byte, 0, 4096), maxLine)
+	from := input.NewLines(r, maxLine)
 	var lines []Line
 	first := make(map[int64]place)
-	number := 0
-	for scanner.Scan() {
-		number++
-		text := scanner.Bytes()
-		if number == 1 {
-			text = bytes.TrimPrefix(text, []byte("\uFEFF")) // some editors begin a file with it
+	for {
+		text, err := from.Next()
+		if errors.Is(err, io.EOF) {
+			break
 		}
-		if text = bytes.TrimSpace(text); len(text) == 0 {
-			continue
+		if err != nil {
+			return nil, input.Unreadable(name, err)
 		}
 		line, err := parseLine(text)
 		if err == nil {
 			err = agrees(line, first[line.OrderID])
 		}
 		if err != nil {
-			return nil, &InputError{Name: name, Line: number, Why: err.Error()}
+			return nil, &input.Error{Name: name, Line: text.Number, Why: err.Error()}
 		}
 		if _, seen := first[line.OrderID]; !seen {
-			first[line.OrderID] = place{line, number}
+			first[line.OrderID] = place{line, text.Number}
 		}
 		lines = append(lines, line)
 	}
-	switch err := scanner.Err(); {
-	case errors.Is(err, bufio.ErrTooLong):
-		return nil, &InputError{Name: name, Line: number + 1, Why: fmt.Sprintf("longer than %d bytes", maxLine)}
-	case err != nil:
-		return nil, &InputError{Name: name, Line: number + 1, Why: unwrapPath(err)}
+	switch {
 	case len(lines) == 0:
-		return nil, &InputError{Name: name, Why: "there is no order in it"}
+		return nil, input.Wrong(name, "there is no order in it")
 	case len(first) > MaxOrders:
-		return nil, &InputError{Name: name, Why: fmt.Sprintf("%d orders: at most %d", len(first), MaxOrders)}
+		return nil, input.Wrong(name, "%d orders: at most %d", len(first), MaxOrders)
 	}
 	return lines, nil
 }
@@ -145,8 +117,12 @@ type place struct {
 
 // parseLine reads one order. A name that is unknown or given twice is refused: in
 // an order a misspelt or ambiguous amount must not pass for another one.
-func parseLine(text []byte) (Line, error) {
+func parseLine(given input.Line) (Line, error) {
 	var line Line
+	text := given.Text
+	if given.Err != nil {
+		return line, given.Err
+	}
 	if _, err := nexjob.CanonicalJSON(text); err != nil { // refuses a name given twice
 		return line, errors.New(jsonFault(err))
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
 )
 
 const okLine = `{"order_id":1,"cents":100,"currency":"EUR"}`
@@ -100,8 +102,7 @@ func TestBadInputNamesItsPlace(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			lines, err := read("in", strings.NewReader(tt.text))
-			var input *InputError
-			if !errors.As(err, &input) || !strings.HasPrefix(err.Error(), tt.want) || lines != nil {
+			if _, ok := errors.AsType[*input.Error](err); !ok || !strings.HasPrefix(err.Error(), tt.want) || lines != nil {
 				t.Errorf("got %v, %v, want %q", lines, err, tt.want)
 			}
 		})
@@ -122,8 +123,7 @@ func TestOpenInput(t *testing.T) {
 	}
 	for _, name := range []string{filepath.Join(dir, "none.jsonl"), dir} {
 		_, _, err := Open(name, nil)
-		var input *InputError
-		if !errors.As(err, &input) || !strings.Contains(err.Error(), name) {
+		if _, ok := errors.AsType[*input.Error](err); !ok || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
