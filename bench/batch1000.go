@@ -10,9 +10,9 @@ import (
 // batch1000 is batches by one caller. The peer raw is no queue: it writes the same
 // rows into nexjob's own table and tells what the rules about keys cost.
 func (b *bench) batch1000(ctx context.Context) error {
-	sides := []side{
+	sides := b.with([]side{
 		{ours, openOurs}, {"raw", openRaw}, {"backlite", openBacklite}, {"river", openRiverUnique},
-	}
+	})
 	single := []side{{ours, openOurs}, {"raw, row by row", openRawSingle}}
 	if err := b.bothModes(ctx, "batch1000", "jobs/s", sides, b.batches); err != nil {
 		return err

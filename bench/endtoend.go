@@ -14,9 +14,9 @@ const slots = 100
 // endtoend is how fast the worker gets rid of jobs that wait and do nothing, until
 // the end of each is written.
 func (b *bench) endtoend(ctx context.Context) error {
-	sides := []side{
+	sides := b.with([]side{
 		{ours, openOurs}, {"backlite", openBacklite}, {"goqite", openGoqite}, {"river", openRiverPlain},
-	}
+	})
 	return b.bothModes(ctx, "endtoend", "jobs/s", sides, func(ctx context.Context, name string, q queue) (gauge.Reading, error) {
 		jobs := b.theirJobs
 		if name == ours {

@@ -17,9 +17,9 @@ const callers = 16
 
 // enqueue16 is single enqueues by sixteen callers, with no worker beside them.
 func (b *bench) enqueue16(ctx context.Context) error {
-	sides := []side{
+	sides := b.with([]side{
 		{ours, openOurs}, {"backlite", openBacklite}, {"goqite", openGoqite}, {"river", openRiverUnique},
-	}
+	})
 	return b.bothModes(ctx, "enqueue16", "jobs/s", sides, func(ctx context.Context, _ string, q queue) (gauge.Reading, error) {
 		var last atomic.Int64 // number given to an order
 		one := func() error { return q.add(ctx, order{Number: last.Add(1), Cents: 1999}) }

@@ -19,9 +19,9 @@ const (
 // process, at a calm pace. The runs of a side are pooled. A handler that starts
 // before the enqueue has returned waited for nothing.
 func (b *bench) latency(ctx context.Context) error {
-	sides := []side{
+	sides := b.with([]side{
 		{ours, openOurs}, {"backlite", openBacklite}, {"goqite", openGoqite}, {"river", openRiverPlain},
-	}
+	})
 	for _, m := range []struct {
 		mode sqlite.Synchronous
 		jobs int

@@ -51,6 +51,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	engine := flags.String("engine", "sqlite", "the storage engine to measure: sqlite")
 	asJSON := flags.Bool("json", false, "print one JSON object a line instead of a table")
 	only := flags.String("run", "", "run these benches alone, separated by commas")
+	peers := flags.String("peers", "", "measure beside these peers alone, separated by commas, such as backlite,raw")
 	rounds := flags.Int("rounds", 3, "rounds of every side, of which the median counts")
 	dir := flags.String("dir", os.TempDir(), "a folder on a real disk for the files")
 	flush := flags.Bool("fdatasync", false, "make the commits of all sides durable with fdatasync instead of fsync")
@@ -66,6 +67,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 	case *engine != "sqlite":
 		err = fmt.Errorf("-engine %s: the engine that can be measured is sqlite", *engine)
+	case !known(*peers):
+		err = fmt.Errorf("-peers %s: the peers are backlite, goqite, river and, for batch1000, raw", *peers)
 	case *rounds < 1:
 		err = fmt.Errorf("-rounds %d: at least 1", *rounds)
 	case flags.NArg() > 0:
@@ -77,7 +80,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "bench:", err)
 		return 2
 	}
-	b := &bench{sizes: fullSizes(*rounds), dir: *dir, progress: stderr, emit: inLines(stdout)}
+	b := &bench{sizes: fullSizes(*rounds), dir: *dir, peers: *peers, progress: stderr, emit: inLines(stdout)}
 	if *quick {
 		b.sizes = quickSizes()
 	}
@@ -98,6 +101,25 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
+// known reports whether every name of a list is a peer's.
+func known(list string) bool {
+	for name := range strings.SplitSeq(list, ",") {
+		if list != "" && !slices.Contains([]string{"backlite", "goqite", "river", "raw"}, name) {
+			return false
+		}
+	}
+	return true
+}
+
+// with leaves out the peers that were not asked for; our own side stays.
+func (b *bench) with(sides []side) []side {
+	if b.peers == "" {
+		return sides
+	}
+	wanted := strings.Split(b.peers, ",")
+	return slices.DeleteFunc(sides, func(s side) bool { return s.name != ours && !slices.Contains(wanted, s.name) })
+}
+
 func (b *bench) all(ctx context.Context, chosen []named) error {
 	for _, n := range chosen {
 		if err := n.run(b, ctx); err != nil {
@@ -114,14 +136,14 @@ func choose(list string) ([]named, error) {
 		return all, nil
 	}
 	var chosen []named
-	known := make([]string, len(all))
+	names := make([]string, len(all))
 	for i, n := range all {
-		known[i] = n.name
+		names[i] = n.name
 	}
 	for name := range strings.SplitSeq(list, ",") {
-		i := slices.Index(known, name)
+		i := slices.Index(names, name)
 		if i < 0 {
-			return nil, fmt.Errorf("-run %s: the benches are %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("-run %s: the benches are %s", name, strings.Join(names, ", "))
 		}
 		chosen = append(chosen, all[i])
 	}

@@ -54,6 +54,7 @@ type readings map[string][]gauge.Reading
 type bench struct {
 	sizes
 	dir      string
+	peers    string // names of those to measure beside, with commas; "": all
 	progress io.Writer
 	emit     func(line) error
 }
