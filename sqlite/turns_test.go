@@ -2,10 +2,16 @@ package sqlite_test
 
 import (
 	"context"
+	sqldriver "database/sql/driver"
 	"fmt"
 	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	driver "modernc.org/sqlite"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/sqlite"
@@ -18,22 +24,28 @@ import (
 type turns struct {
 	nexjob.Storage // the first store
 
-	t      testing.TB
-	first  *sqlite.Store
-	others []nexjob.Storage
-	draw   *rand.Rand
+	t       testing.TB
+	first   *sqlite.Store
+	refuses bool // writes can be made to fail
+	others  []nexjob.Storage
+	draw    *rand.Rand
 }
 
 // inTurn is a harness of turns; other opens one more store on the file of the first.
-func inTurn(other func(testing.TB, nexjob.Storage, func() time.Time) nexjob.Storage) storagetest.Harness {
+func inTurn(refuses bool, other func(testing.TB, nexjob.Storage, func() time.Time) nexjob.Storage) storagetest.Harness {
 	opened := uint64(0)
 	return storagetest.Harness{Open: func(t testing.TB, clock func() time.Time) nexjob.Storage {
+		refused()
 		first := onFile(nil).Open(t, clock)
 		opened++
-		return &turns{
-			Storage: first, t: t, first: storeOf(t, first), draw: rand.New(rand.NewPCG(1, opened)), //nolint:gosec // a test's
-			others: []nexjob.Storage{other(t, first, clock)},
+		s := &turns{
+			Storage: first, t: t, first: storeOf(t, first), refuses: refuses, draw: rand.New(rand.NewPCG(1, opened)), //nolint:gosec // a test's
 		}
+		if refuses {
+			s.raw(t.Context(), strings.Join(refusals(), ";"))
+		}
+		s.others = []nexjob.Storage{other(t, first, clock)}
+		return s
 	}}
 }
 
@@ -62,11 +74,32 @@ func (s *turns) next() nexjob.Storage {
 }
 
 // refusals are the places at which a write can be made to fail.
-var refusals = []string{
-	"UPDATE ON nexjob_meta WHEN new.name = 'pulse'", "UPDATE ON nexjob_meta WHEN new.name = 'fence'",
-	"INSERT ON nexjob_jobs", "UPDATE ON nexjob_jobs", "DELETE ON nexjob_jobs", "INSERT ON nexjob_keys",
-	"UPDATE ON nexjob_keys", "DELETE ON nexjob_keys", "INSERT ON nexjob_attempts", "INSERT ON nexjob_receipts",
+func refusals() []string {
+	var all []string
+	for _, at := range []string{
+		"UPDATE ON nexjob_meta WHEN new.name = 'pulse' AND", "UPDATE ON nexjob_meta WHEN new.name = 'fence' AND",
+		"INSERT ON nexjob_jobs WHEN", "UPDATE ON nexjob_jobs WHEN", "DELETE ON nexjob_jobs WHEN",
+		"INSERT ON nexjob_keys WHEN", "UPDATE ON nexjob_keys WHEN", "DELETE ON nexjob_keys WHEN",
+		"INSERT ON nexjob_attempts WHEN", "INSERT ON nexjob_receipts WHEN",
+	} {
+		for _, how := range []string{"ABORT", "ROLLBACK", "FAIL"} {
+			n := len(all) + 1
+			all = append(all, fmt.Sprintf(
+				`CREATE TRIGGER refusal_%d AFTER %s refuses(%d) BEGIN SELECT raise(%s, 'refused'); END`, n, at, n, how))
+		}
+	}
+	return all
 }
+
+// refused is the number of the refusal that is in force, 0 for none. Triggers ask for it
+// by a function, so that a write fails without another writer who would be noticed.
+var refused = sync.OnceValue(func() *atomic.Int64 {
+	n := new(atomic.Int64)
+	driver.MustRegisterScalarFunction("refuses", 1, func(_ *driver.FunctionContext, args []sqldriver.Value) (sqldriver.Value, error) {
+		return args[0] == n.Load(), nil
+	})
+	return n
+})
 
 // happen lets something happen to the file that changes no job.
 func (s *turns) happen(ctx context.Context) {
@@ -90,12 +123,10 @@ func step[T any](
 	switch n := s.draw.IntN(8); {
 	case n < 2 && joined != nil:
 		return inCallers(ctx, s, n == 0, joined)
-	case n == 2:
-		at := refusals[s.draw.IntN(len(refusals))]
-		how := []string{"ABORT", "ROLLBACK", "FAIL"}[s.draw.IntN(3)]
-		s.raw(ctx, fmt.Sprintf(`CREATE TRIGGER refuses AFTER %s BEGIN SELECT raise(%s, 'refused'); END`, at, how))
+	case n == 2 && s.refuses:
+		refused().Store(1 + s.draw.Int64N(int64(len(refusals()))))
 		answer, err := call(s.next())
-		s.raw(ctx, `DROP TRIGGER refuses`)
+		refused().Store(0)
 		if err == nil {
 			return answer, nil
 		}
@@ -177,10 +208,12 @@ func (s *turns) Put(ctx context.Context, now time.Time, puts []nexjob.Put) ([]ne
 
 // TestCompareInTurn: two stores on one file, and callers' transactions, agree with the
 // reference whoever does the next step.
-func TestCompareInTurn(t *testing.T) { storagetest.Compare(t, inMemory(), inTurn(inThisProcess), 60) }
+func TestCompareInTurn(t *testing.T) {
+	storagetest.Compare(t, inMemory(), inTurn(true, inThisProcess), 60)
+}
 
 // TestCompareInTurnWithAnotherProcess: the like, where the second store is another
 // process.
 func TestCompareInTurnWithAnotherProcess(t *testing.T) {
-	storagetest.Compare(t, inMemory(), inTurn(inAnotherProcess), 10)
+	storagetest.Compare(t, inMemory(), inTurn(false, inAnotherProcess), 10)
 }
