@@ -73,32 +73,46 @@ func (s *turns) next() nexjob.Storage {
 	return s.first
 }
 
-// refusals are the places at which a write can be made to fail.
+// refusals are the triggers by which any write can be made to fail, in each way that
+// there is.
 func refusals() []string {
 	var all []string
-	for _, at := range []string{
-		"UPDATE ON nexjob_meta WHEN new.name = 'pulse' AND", "UPDATE ON nexjob_meta WHEN new.name = 'fence' AND",
-		"INSERT ON nexjob_jobs WHEN", "UPDATE ON nexjob_jobs WHEN", "DELETE ON nexjob_jobs WHEN",
-		"INSERT ON nexjob_keys WHEN", "UPDATE ON nexjob_keys WHEN", "DELETE ON nexjob_keys WHEN",
-		"INSERT ON nexjob_attempts WHEN", "INSERT ON nexjob_receipts WHEN",
+	for place, at := range []string{
+		"UPDATE ON nexjob_meta", "INSERT ON nexjob_jobs", "UPDATE ON nexjob_jobs", "DELETE ON nexjob_jobs",
+		"INSERT ON nexjob_keys", "UPDATE ON nexjob_keys", "DELETE ON nexjob_keys", "INSERT ON nexjob_attempts",
+		"INSERT ON nexjob_receipts", "UPDATE ON nexjob_receipts",
 	} {
-		for _, how := range []string{"ABORT", "ROLLBACK", "FAIL"} {
-			n := len(all) + 1
-			all = append(all, fmt.Sprintf(
-				`CREATE TRIGGER refusal_%d AFTER %s refuses(%d) BEGIN SELECT raise(%s, 'refused'); END`, n, at, n, how))
+		for way, how := range ways() {
+			all = append(all, fmt.Sprintf(`CREATE TRIGGER refusal_%d_%d AFTER %s WHEN refuses(%d)
+				BEGIN SELECT raise(%s, 'refused'); END`, place, way, at, way, how))
 		}
 	}
 	return all
 }
 
-// refused is the number of the refusal that is in force, 0 for none. Triggers ask for it
-// by a function, so that a write fails without another writer who would be noticed.
-var refused = sync.OnceValue(func() *atomic.Int64 {
-	n := new(atomic.Int64)
-	driver.MustRegisterScalarFunction("refuses", 1, func(_ *driver.FunctionContext, args []sqldriver.Value) (sqldriver.Value, error) {
-		return args[0] == n.Load(), nil
-	})
-	return n
+func ways() []string { return []string{"ABORT", "FAIL", "ROLLBACK"} }
+
+// refusal is what refuses writes: in a way, after some have been let pass.
+type refusal struct{ way, pass, met atomic.Int64 }
+
+func (r *refusal) refuses(way int64) bool {
+	if r.way.Load() != way || r.pass.Add(-1) != 0 {
+		return false
+	}
+	r.met.Add(1)
+	return true
+}
+
+// refused refuses no write until it is told to. Triggers ask for it by a function, so that
+// a write fails without another writer, who would be noticed.
+var refused = sync.OnceValue(func() *refusal {
+	r := new(refusal)
+	driver.MustRegisterScalarFunction("refuses", 1,
+		func(_ *driver.FunctionContext, args []sqldriver.Value) (sqldriver.Value, error) {
+			way, ok := args[0].(int64)
+			return ok && r.refuses(way), nil
+		})
+	return r
 })
 
 // happen lets something happen to the file that changes no job.
@@ -120,18 +134,20 @@ func step[T any](
 	ctx context.Context, s *turns, call func(on nexjob.Storage) (T, error), joined func(in nexjob.Joined) (T, error),
 ) (T, error) {
 	s.happen(ctx)
+	on := s.next()
 	switch n := s.draw.IntN(8); {
 	case n < 2 && joined != nil:
 		return inCallers(ctx, s, n == 0, joined)
-	case n == 2 && s.refuses:
-		refused().Store(1 + s.draw.Int64N(int64(len(refusals()))))
-		answer, err := call(s.next())
-		refused().Store(0)
+	case n > 4 && s.refuses:
+		refused().way.Store(s.draw.Int64N(int64(len(ways()))))
+		refused().pass.Store(1 + s.draw.Int64N(5))
+		answer, err := call(on)
+		refused().pass.Store(0)
 		if err == nil {
 			return answer, nil
 		}
 	}
-	return call(s.next())
+	return call(on)
 }
 
 // inCallers makes a call in a caller's transaction, after one that was rolled back.
@@ -207,9 +223,12 @@ func (s *turns) Put(ctx context.Context, now time.Time, puts []nexjob.Put) ([]ne
 }
 
 // TestCompareInTurn: two stores on one file, and callers' transactions, agree with the
-// reference whoever does the next step.
+// reference whoever does the next step, and whatever failed before it.
 func TestCompareInTurn(t *testing.T) {
 	storagetest.Compare(t, inMemory(), inTurn(true, inThisProcess), 60)
+	if n := refused().met.Load(); n < 100 {
+		t.Errorf("only %d steps failed half-way", n)
+	}
 }
 
 // TestCompareInTurnWithAnotherProcess: the like, where the second store is another
