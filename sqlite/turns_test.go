@@ -50,6 +50,7 @@ func inTurn(refuses bool, other func(testing.TB, nexjob.Storage, func() time.Tim
 }
 
 func (s *turns) Close() error {
+	sound(s.t, s.first)
 	for _, other := range s.others {
 		if err := other.Close(); err != nil {
 			return err
