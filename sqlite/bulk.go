@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"slices"
@@ -39,14 +40,16 @@ func (c *change) leased() (leaseAs, bool) {
 		next == c.is && !c.write.Body
 }
 
-// endedWell reports whether an attempt succeeded, at a time, and nothing else.
+// endedWell reports whether an attempt succeeded, at a time, and nothing else. The row
+// says whether there is a result, but not which.
 func (c *change) endedWell() (stamp, bool) {
 	next := c.was
 	next.state, next.dueAt, next.endedAt = int64(nexjob.Succeeded), none, c.is.endedAt
 	next.leaseUntil, next.leaseFor, next.reason = none, 0, ""
 	next.flags = next.flags&^flagStop | flagGood
 	next.settledFence, next.settledAs = c.was.fence, int64(nexjob.EndSucceeded)
-	return c.is.endedAt, next == c.is && !c.write.Body
+	same := next == c.is && !c.write.Body && bytes.Equal(c.write.Was.Result, c.write.Job.Result)
+	return c.is.endedAt, same && c.was.state == int64(nexjob.Processing)
 }
 
 // writeBulk writes the changes that go together and returns the others.

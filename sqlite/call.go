@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -131,14 +130,3 @@ type panicError struct {
 
 // Error is the panic as the runtime prints it.
 func (p *panicError) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
-
-// guarded performs calls and turns a panic into an error. Whose panic it is shows when
-// each call is done alone.
-func guarded(ctx context.Context, u *onewriter.Unit, calls []*call) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = &panicError{value: r, stack: debug.Stack()}
-		}
-	}()
-	return perform(ctx, u, calls)
-}

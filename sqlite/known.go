@@ -1,7 +1,10 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/internal/onewriter"
@@ -130,9 +133,17 @@ func (r *rows) remember(writes []onewriter.JobWrite) {
 		}
 		r.family = r.family || len(j.Parents) > 0
 		if j.State == nexjob.Processing {
-			r.held[j.ID] = *j
+			r.held[j.ID] = ownJob(*j)
 		} else {
 			delete(r.held, j.ID)
 		}
 	}
+}
+
+// ownJob copies a job with all that the caller of a claim could change in its answer.
+func ownJob(j nexjob.Job) nexjob.Job {
+	j.Args, j.Result = bytes.Clone(j.Args), bytes.Clone(j.Result)
+	j.Tags, j.Meta = slices.Clone(j.Tags), maps.Clone(j.Meta)
+	j.Attempts, j.Parents, j.Followers = slices.Clone(j.Attempts), slices.Clone(j.Parents), slices.Clone(j.Followers)
+	return j
 }

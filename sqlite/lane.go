@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -331,6 +332,9 @@ func (l *lane) together(ctx context.Context, calls []*call) error {
 	}
 	if err != nil || !wrote {
 		l.rollback(ctx)
+		if _, panicked := errors.AsType[*panicError](err); panicked {
+			l.renew() // nobody knows what it left half done
+		}
 		return err
 	}
 	if _, err := l.conn.exec(ctx, "commit", nil); err != nil {
@@ -344,15 +348,21 @@ func (l *lane) together(ctx context.Context, calls []*call) error {
 	return nil
 }
 
-// unit does the calls in the transaction that has begun, short of its commit.
+// unit does the calls in the transaction that has begun, short of its commit. A panic
+// becomes an error; whose it is shows when each call is done alone.
 func (l *lane) unit(ctx context.Context, now time.Time, calls []*call) (wrote, rings bool, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &panicError{value: r, stack: debug.Stack()}
+		}
+	}()
 	l.rows.keys = keyNotes{}
 	if err := l.rows.refresh(ctx); err != nil {
 		return false, false, err
 	}
 	unit, err := onewriter.Begin(ctx, l.rows, now)
 	if err == nil {
-		err = guarded(ctx, unit, calls)
+		err = perform(ctx, unit, calls)
 	}
 	if err != nil {
 		return false, false, err

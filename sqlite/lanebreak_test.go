@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	driver "modernc.org/sqlite"
+
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/internal/onewriter"
 )
@@ -49,6 +51,98 @@ func TestAPanicIsItsCallersOwn(t *testing.T) {
 	wg.Wait()
 	if n := jobsStored(t, s); n != 5 {
 		t.Errorf("%d jobs are stored, want the 5 neighbours", n)
+	}
+}
+
+// TestAPanicAtTheEndIsItsCallersOwn: what a step wrote is flushed after it, in the lane's
+// goroutine; a panic there too is its caller's, and the next step finds all in order.
+func TestAPanicAtTheEndIsItsCallersOwn(t *testing.T) {
+	s := testStore(t, Options{})
+	func() {
+		defer func() {
+			if r := recover(); r == nil {
+				t.Error("the caller recovers nothing")
+			}
+		}()
+		bad := &single[int]{step: func(u *onewriter.Unit, ctx context.Context) (int, error) {
+			_, err := u.Enqueue(ctx, []nexjob.NewJob{charge("half")})
+			s.lane.rows.pulses = nil // is used when the unit ends
+			return 0, err
+		}}
+		err := s.write(t.Context(), "panic", time.Now(), &call{sort: amending, size: 1, work: bad})
+		t.Errorf("a step that panics at its end is answered %v", err)
+	}()
+	for range 2 {
+		if _, err := s.Enqueue(t.Context(), time.Now(), []nexjob.NewJob{charge("after")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := jobsStored(t, s); n != 1 {
+		t.Errorf("%d jobs are stored, want the one from after the panic", n)
+	}
+}
+
+// TestARefusedCommitIsForgotten: where the commit fails, nothing of the transaction is
+// remembered: neither a lease, nor an ID, nor a place.
+func TestARefusedCommitIsForgotten(t *testing.T) {
+	now := time.Now()
+	s := testStore(t, Options{Clock: func() time.Time { return now }})
+	add := func(jobs ...nexjob.NewJob) ([]nexjob.Answer, error) { return s.Enqueue(t.Context(), now, jobs) }
+	claim := func() ([]nexjob.Claimed, error) {
+		return s.Claim(t.Context(), now, nexjob.ClaimRequest{
+			Worker: "w", N: 9, Lease: time.Minute, Queues: []string{"default"}, Kinds: []string{"charge"},
+		})
+	}
+	if _, err := add(charge("one")); err != nil {
+		t.Fatal(err)
+	}
+	refuse := func() { // once: the lane then takes another connection
+		if _, err := add(charge("one")); err != nil {
+			t.Fatal(err)
+		}
+		s.lane.conn.conn.(driver.HookRegisterer).RegisterCommitHook(func() int32 { return 1 }) //nolint:forcetypeassert // the driver's
+	}
+	job := charge("two")
+	refuse()
+	if _, err := add(job); !errors.Is(err, nexjob.ErrOutcomeUnknown) {
+		t.Fatalf("an enqueue whose commit failed is answered %v", err)
+	}
+	refuse()
+	if _, err := claim(); !errors.Is(err, nexjob.ErrOutcomeUnknown) {
+		t.Fatalf("a claim whose commit failed is answered %v", err)
+	}
+	if answers, err := add(job, charge("three")); err != nil || answers[0].Err != nil {
+		t.Fatalf("the enqueue made again is answered %v, %+v", err, answers)
+	}
+	claimed, err := claim()
+	if err != nil || len(claimed) != 3 {
+		t.Fatalf("%d jobs are claimed, %v; want 3", len(claimed), err)
+	}
+	lease := claimed[0].Job.Lease()
+	receipt := nexjob.Receipt{
+		Operation: claimed[0].Job.Operation, Sort: nexjob.StepReceipt, Name: "step", State: nexjob.Confirmed, Writer: lease,
+	}
+	end := nexjob.Settlement{Lease: lease, As: nexjob.EndSucceeded}
+	refuse()
+	if _, err := s.Record(t.Context(), now, []nexjob.Receipt{receipt}); !errors.Is(err, nexjob.ErrOutcomeUnknown) {
+		t.Fatalf("a receipt whose commit failed is answered %v", err)
+	}
+	refuse()
+	if _, err := s.Settle(t.Context(), now, []nexjob.Settlement{end}); !errors.Is(err, nexjob.ErrOutcomeUnknown) {
+		t.Fatalf("a settlement whose commit failed is answered %v", err)
+	}
+	if recorded, err := s.Record(t.Context(), now, []nexjob.Receipt{receipt}); err != nil || recorded[0].Err != nil {
+		t.Fatalf("the receipt made again is answered %v, %+v", err, recorded)
+	}
+	if settled, err := s.Settle(t.Context(), now, []nexjob.Settlement{end}); err != nil || settled[0].Err != nil {
+		t.Fatalf("the settlement made again is answered %v, %+v", err, settled)
+	}
+	page, err := s.Find(t.Context(), now, nexjob.Query{IDs: []nexjob.ID{lease.Job}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j := page.Jobs[0]; j.State != nexjob.Succeeded || j.ReceiptCount != 1 || len(j.Attempts) != 1 {
+		t.Errorf("the job is stored as %+v", j)
 	}
 }
 

@@ -168,6 +168,9 @@ INSERT INTO nexjob_attempts (job, fence, worker, started, ended, ending, error) 
 -- name: drop old attempts
 DELETE FROM nexjob_attempts WHERE job = ? AND fence < ?
 
+-- name: drop attempt
+DELETE FROM nexjob_attempts WHERE job = ? AND fence = ?
+
 -- name: add parent
 INSERT INTO nexjob_parents (child, place, parent, rule, decided) VALUES (?, ?, ?, ?, ?)
 

@@ -83,7 +83,10 @@ func within[T any](
 	if _, err := j.on.on.ExecContext(ctx, "SAVEPOINT nexjob_step"); err != nil {
 		return none, wrap(verb, explain(err))
 	}
-	unit := onewriter.Join(&rows{session: j.on, pulses: new(pulseText)}, wait.Add(now))
+	// What a session has seen is not true any more once the caller has rolled back to a
+	// savepoint, so each step has its own.
+	own := &session{sheet: j.on.sheet, on: j.on.on}
+	unit := onewriter.Join(&rows{session: own, pulses: new(pulseText)}, wait.Add(now))
 	answer, err := f(ctx, unit)
 	if err == nil {
 		_, err = unit.End(ctx)

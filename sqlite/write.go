@@ -255,35 +255,11 @@ func (r *rows) changeBody(ctx context.Context, c *change) error {
 	return err
 }
 
-// writeExtras writes what changed of a job in other tables: attempts are added at
-// the end and cut at the beginning, parents are decided. An attempt that the job's row
-// tells of has no row of its own until another follows it.
+// writeExtras writes what changed of a job in other tables: attempts, parents that are
+// decided, and the result.
 func (r *rows) writeExtras(ctx context.Context, was, is *nexjob.Job) error {
-	had, has := was.Attempts, is.Attempts
-	if toldByRow(was) {
-		had = had[:len(had)-1]
-	}
-	if toldByRow(is) {
-		has = has[:len(has)-1]
-	}
-	last := int64(-1)
-	if n := len(had); n > 0 {
-		last = had[n-1].Fence
-		if len(has) > 0 && has[0].Fence > had[0].Fence {
-			if _, err := r.exec(ctx, "drop old attempts", is.ID[:], has[0].Fence); err != nil {
-				return err
-			}
-		}
-	}
-	for i := range has {
-		a := &has[i]
-		if a.Fence <= last {
-			continue
-		}
-		if _, err := r.exec(ctx, "add attempt", is.ID[:], a.Fence, a.Worker, micros(a.Started), micros(a.Ended),
-			int64(a.Ending), a.Error); err != nil {
-			return err
-		}
+	if err := r.writeAttempts(ctx, was, is); err != nil {
+		return err
 	}
 	for i, p := range is.Parents {
 		if i >= len(was.Parents) {
@@ -306,6 +282,49 @@ func (r *rows) writeExtras(ctx context.Context, was, is *nexjob.Job) error {
 		_, err = r.exec(ctx, "put result", is.ID[:], is.Result)
 	}
 	return err
+}
+
+// writeAttempts adds attempts at the end and cuts them at the beginning. One that the
+// job's row tells of has no row of its own until another follows it.
+func (r *rows) writeAttempts(ctx context.Context, was, is *nexjob.Job) error {
+	had, has := was.Attempts, is.Attempts
+	wasTold, isTold := toldByRow(was), toldByRow(is)
+	if wasTold {
+		had = had[:len(had)-1]
+	}
+	if isTold {
+		has = has[:len(has)-1]
+	}
+	if isTold && !wasTold && newest(had) == is.Fence { // a verdict let it stand
+		if _, err := r.exec(ctx, "drop attempt", is.ID[:], is.Fence); err != nil {
+			return err
+		}
+		had = had[:len(had)-1]
+	}
+	if len(had) > 0 && len(has) > 0 && has[0].Fence > had[0].Fence {
+		if _, err := r.exec(ctx, "drop old attempts", is.ID[:], has[0].Fence); err != nil {
+			return err
+		}
+	}
+	for last := newest(had); len(has) > 0; has = has[1:] {
+		a := &has[0]
+		if a.Fence <= last {
+			continue
+		}
+		if _, err := r.exec(ctx, "add attempt", is.ID[:], a.Fence, a.Worker, micros(a.Started), micros(a.Ended),
+			int64(a.Ending), a.Error); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newest is the fence of the newest attempt, -1 when there is none.
+func newest(attempts []nexjob.Attempt) int64 {
+	if len(attempts) == 0 {
+		return -1
+	}
+	return attempts[len(attempts)-1].Fence
 }
 
 func (r *rows) dropJob(ctx context.Context, was *nexjob.Job) error {
