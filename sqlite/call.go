@@ -32,8 +32,8 @@ type call struct {
 	wait onewriter.Wait
 	// gone reports that the caller has stopped waiting.
 	gone func() bool
-	// with joins calls of equal sort and length into one step of the unit; nil: the
-	// call is a step by itself.
+	// length is that of the leases which a renewal grants. Calls of equal sort and length
+	// are one step of the unit, if their work merges.
 	length time.Duration
 	work   work
 
@@ -41,10 +41,11 @@ type call struct {
 	err  error         // *panicError: the caller's step panicked
 }
 
-// work is what a call does in a unit. Run does it for itself and for others like
-// it, which merge has accepted.
+// work is what a call does in a unit.
 type work interface {
+	// run does it, and that of others like it, in one step.
 	run(ctx context.Context, u *onewriter.Unit, others []work) error
+	// merges reports whether there may be others.
 	merges() bool
 }
 

@@ -64,8 +64,8 @@ func location(path string) (string, error) {
 	return "file:" + (&url.URL{Path: whole}).EscapedPath(), nil
 }
 
-// connect makes the three pools: the user's, the readers', and the lane's single
-// connection. Nothing is opened yet.
+// connect makes the two pools, the user's and the readers', and the lane, which has a
+// connection of its own. Nothing is opened yet.
 func (s *Store) connect(path string, options Options) error {
 	file, err := location(path)
 	if err != nil {
@@ -137,7 +137,7 @@ func storeOf(db *sql.DB) *Store {
 	return nil
 }
 
-// release closes all connections.
+// release closes the pools; the lane's connection is closed by its stop.
 func (s *Store) release() error {
 	return errors.Join(s.readers.Close(), s.db.Close())
 }

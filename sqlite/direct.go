@@ -18,7 +18,8 @@ type direct struct {
 	named []sqldriver.NamedValue
 }
 
-// prepared is a statement, with room for the rows it returns.
+// prepared is a statement, with room for a row: each that it returns stands there until
+// the next one comes.
 type prepared struct {
 	sqldriver.Stmt
 	row values

@@ -5,14 +5,16 @@
 //
 // One goroutine, the lane, owns the connection that writes. It gathers the calls
 // that wait into one transaction, so that sixteen callers share one flush of the
-// disk, and a call that fails is done again alone, so that it harms no other.
-// Readers have connections of their own beside it and never write.
+// disk, and a call that fails is done again alone, so that it harms no other. It runs
+// its statements on the driver's connection, without database/sql, and remembers what
+// it wrote for as long as SQLite says that nobody else has written. Readers have
+// connections of their own beside it and never write.
 //
 // A program whose own tables live in the same file writes them and its jobs in one
 // transaction: see InTx and Tx.
 //
 // The package stands on the root package, on internal/onewriter, which holds the
 // steps, on internal/rules, and on modernc.org/sqlite. It must not know workers.
-// The SQL is data: statements.sql and migrations/. Start reading at Store, then at
-// lane, then at rows.
+// The SQL is data: statements.sql and migrations/; docs/adr/0006 and 0007 say why the
+// tables are as they are. Start reading at Store, then at lane, then at rows.
 package sqlite

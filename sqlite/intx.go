@@ -65,7 +65,7 @@ func inTx(
 	if nexjob.InTx(ctx) {
 		return wrap("in tx", nexjob.ErrInTransaction)
 	}
-	statements, err := parseSheet(statementText)
+	lock, err := lockStatement(turns)
 	if err != nil {
 		return wrap("in tx", err)
 	}
@@ -97,7 +97,7 @@ func inTx(
 	}
 	defer func() { _ = conn.Close() }() // back to the pool, or gone with what broke it
 	waiting.on.begins()
-	tx, err := beginWriting(open, conn, statements["take the write lock"])
+	tx, err := beginWriting(open, conn, lock)
 	if err != nil {
 		err = waiting.ended(open, err)
 	}
@@ -133,6 +133,17 @@ func inTx(
 		return wrap("in tx", err)
 	}
 	return nil
+}
+
+// lockStatement is what takes the write lock. A store has its sheet ready; to read it
+// costs more than a small transaction does.
+func lockStatement(turns *lane) (string, error) {
+	const name = "take the write lock"
+	if turns != nil {
+		return turns.store.sheet[name], nil
+	}
+	statements, err := parseSheet(statementText)
+	return statements[name], err
 }
 
 // ended says why a transaction is over, beside what its next statement met.

@@ -45,31 +45,31 @@ func (r *rows) Due(
 	if err != nil {
 		return nil, err
 	}
-	var lanes []int64
-	err = r.each(ctx, "lanes due", func(v values) error {
-		lanes = append(lanes, v.int64(0))
+	var priorities []int64
+	err = r.each(ctx, "priorities due", func(v values) error {
+		priorities = append(priorities, v.int64(0))
 		return nil
 	}, served, queue, now.UnixMicro())
 	if err != nil {
 		return nil, err
 	}
 	var found []nexjob.Job
-	for _, priority := range lanes {
+	for _, priority := range priorities {
 		if len(found) >= n {
 			break
 		}
-		lane, err := r.lane(ctx, now, queue, priority, kinds, n-len(found))
+		some, err := r.dueOf(ctx, now, queue, priority, kinds, n-len(found))
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, lane...)
+		found = append(found, some...)
 	}
 	return found, nil
 }
 
-// lane returns claimable jobs of one queue and priority in order. Those of several
+// dueOf returns claimable jobs of one queue and priority in order. Those of several
 // kinds are put in order before their rows are read, for whole rows are dear to sort.
-func (r *rows) lane(
+func (r *rows) dueOf(
 	ctx context.Context, now time.Time, queue string, priority int64, kinds []string, n int,
 ) ([]nexjob.Job, error) {
 	if len(kinds) == 1 {

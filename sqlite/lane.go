@@ -161,7 +161,8 @@ func (l *lane) serve(ctx context.Context) {
 }
 
 // gather returns how many calls wait, after it has let those come who are ready to:
-// callers that return from the last commit join the next one together.
+// callers that return from the last commit join the next one together. Package worker
+// gathers in the same way, and neither can know the other.
 func (l *lane) gather() int {
 	n := l.count()
 	for n > 0 {

@@ -285,7 +285,7 @@ type keyNote struct {
 
 // expect makes room for keys.
 func (n *keyNotes) expect(keys int) {
-	if len(n.of) == 0 {
+	if n.of == nil {
 		n.of = make(map[string]keyNote, keys)
 	}
 }

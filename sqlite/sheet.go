@@ -45,8 +45,9 @@ func parseSheet(text string) (sheet, error) {
 		}
 		into[name] = ""
 	}
+	hole := regexp.MustCompile(`\{[a-z ]+\}`)
 	for name, statement := range statements {
-		filled, err := fill(statement, parts)
+		filled, err := fill(statement, hole, parts)
 		if err != nil {
 			return nil, fmt.Errorf("sheet: %s: %w", name, err)
 		}
@@ -56,15 +57,15 @@ func parseSheet(text string) (sheet, error) {
 }
 
 // fill puts parts into a statement.
-func fill(statement string, parts sheet) (string, error) {
+func fill(statement string, hole *regexp.Regexp, parts sheet) (string, error) {
 	if statement == "" {
 		return "", errors.New("it is empty")
 	}
 	var missing string
-	filled := regexp.MustCompile(`\{[a-z ]+\}`).ReplaceAllStringFunc(statement, func(hole string) string {
-		part, ok := parts[hole[1:len(hole)-1]]
+	filled := hole.ReplaceAllStringFunc(statement, func(name string) string {
+		part, ok := parts[name[1:len(name)-1]]
 		if !ok {
-			missing = hole
+			missing = name
 		}
 		return part
 	})

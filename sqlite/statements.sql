@@ -34,7 +34,7 @@ ORDER BY j.due_at, j.id LIMIT ?5
 -- name: jobs at
 SELECT {job} FROM json_each(?) e CROSS JOIN nexjob_jobs j ON j.seq = e.value
 
--- name: lanes due
+-- name: priorities due
 -- The priorities of a queue that have a due job of the kinds.
 SELECT p.value FROM json_each('[1,2,3,4]') p
 WHERE EXISTS (SELECT 1 FROM json_each(?1) k CROSS JOIN nexjob_jobs d INDEXED BY nexjob_jobs_due
@@ -214,7 +214,7 @@ SELECT {key} FROM nexjob_keys k INDEXED BY nexjob_keys_until {of its job} WHERE 
 ORDER BY k.until, k.key LIMIT ?
 
 -- name: add key
--- Of a job that is stored and has not ended.
+-- The key of a stored job, which has the rest; the few rows that say more are changed next.
 INSERT INTO nexjob_keys (key, job) VALUES (?, ?)
 
 -- name: change key

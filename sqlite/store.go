@@ -60,7 +60,7 @@ type Store struct {
 	closed  atomic.Bool
 
 	db      *sql.DB // the user's
-	readers *sql.DB
+	readers *sql.DB // beside the lane, which has a connection of its own
 	lane    *lane
 	look    *sql.Stmt   // on readers: whether a claim would find anything
 	busy    atomic.Bool // the newest claim found as many jobs as it wanted

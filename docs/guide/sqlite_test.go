@@ -48,6 +48,58 @@ func Example_tables() {
 	// orders
 }
 
+// payments reads each order with the last job of its key.
+const payments = `
+	SELECT o.id, coalesce(j.state, k.ended), coalesce(j.args, b.args)
+	FROM orders o
+	LEFT JOIN nexjob_keys k ON k.key = CAST('payment-' || o.id AS BLOB)
+	LEFT JOIN nexjob_jobs j ON j.id = k.job AND j.key = k.key
+	LEFT JOIN nexjob_bodies b ON b.seq = j.seq
+	ORDER BY o.id`
+
+// The store's tables beside those of the user: a job with a small body, one with a large
+// one, one whose record was removed before its key, and an order without a job.
+func Example_payments() {
+	store, client, done := open(`CREATE TABLE orders (id INTEGER PRIMARY KEY);
+		INSERT INTO orders VALUES (1), (2), (3), (4)`)
+	defer done()
+	ctx := context.Background()
+	notes := nexjob.KindOf[map[string]string]("notes", nexjob.Defaults{})
+	var jobs []nexjob.NewJob
+	for i, note := range []string{"short", strings.Repeat("long ", 200), "gone"} {
+		jobs = append(jobs, notes.New(map[string]string{"note": note}, nexjob.Options{
+			IdempotencyKey: fmt.Sprintf("payment-%d", i+1), KeepKeyFor: time.Hour,
+		}))
+	}
+	answers, err := client.EnqueueMany(ctx, jobs)
+	fail(err)
+	gone := nexjob.Query{IDs: []nexjob.ID{answers[2].ID}}
+	for _, act := range []nexjob.Act{nexjob.ActCancel, nexjob.ActPurge} {
+		_, err := client.Amend(ctx, gone, nexjob.Action{Act: act}, 1)
+		fail(err)
+	}
+
+	rows, err := store.DB().QueryContext(ctx, payments)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var order int
+		var state sql.Null[nexjob.State]
+		var args []byte
+		fail(rows.Scan(&order, &state, &args))
+		fmt.Println(order, state.V, state.Valid, len(args))
+	}
+	fail(rows.Err())
+	// Output:
+	// 1 Enqueued true 16
+	// 2 Enqueued true 1011
+	// 3 Cancelled true 0
+	// 4 State(0) false 0
+}
+
 // backup writes a copy of the file as it is at one moment, while jobs are worked.
 func backup(ctx context.Context, store *sqlite.Store, to string) error {
 	_, err := store.DB().ExecContext(ctx, `VACUUM INTO ?`, to)

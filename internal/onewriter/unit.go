@@ -1,7 +1,6 @@
 package onewriter
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"maps"
@@ -48,11 +47,6 @@ type keySlot struct {
 	row   nexjob.KeyRow
 	there bool
 	dirty bool
-}
-
-type ledger struct {
-	receipts []nexjob.Receipt
-	dirty    map[string]bool // by slot
 }
 
 // Begin starts a unit in a transaction of the engine's own and notes the write, so
@@ -182,33 +176,6 @@ func (u *Unit) flushKeys(ctx context.Context) error {
 	return u.rows.WriteKeys(ctx, put, gone)
 }
 
-func (u *Unit) flushReceipts(ctx context.Context) error {
-	var put []nexjob.Receipt
-	for _, l := range u.receipts {
-		for i := range l.receipts {
-			if l.dirty[l.receipts[i].Slot()] {
-				put = append(put, l.receipts[i])
-			}
-		}
-		clear(l.dirty)
-	}
-	if len(put) > 0 {
-		u.wrote = true
-		if err := u.rows.WriteReceipts(ctx, put); err != nil {
-			return err
-		}
-	}
-	if len(u.loose) == 0 {
-		return nil
-	}
-	loose := sortedIDs(u.loose)
-	clear(u.loose)
-	for _, operation := range loose {
-		delete(u.receipts, operation)
-	}
-	return u.rows.DropReceipts(ctx, loose)
-}
-
 // load brings the records of jobs into the unit.
 func (u *Unit) load(ctx context.Context, ids []nexjob.ID) error {
 	if len(u.jobs) == 0 {
@@ -331,77 +298,6 @@ func (u *Unit) dropKey(key string) {
 		s.there, s.dirty = false, true
 		u.loose[s.row.Operation] = true
 	}
-}
-
-// ledgers loads the receipts of operations.
-func (u *Unit) loadReceipts(ctx context.Context, operations []nexjob.ID) error {
-	var missing []nexjob.ID
-	for _, operation := range operations {
-		if _, known := u.receipts[operation]; !known {
-			u.receipts[operation] = &ledger{dirty: make(map[string]bool)}
-			missing = append(missing, operation)
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	found, err := u.rows.Receipts(ctx, missing)
-	if err != nil {
-		return err
-	}
-	for i := range found {
-		l := u.receipts[found[i].Operation]
-		l.receipts = append(l.receipts, found[i])
-	}
-	return nil
-}
-
-// open returns the effects of a job's operation that have no outcome.
-func (u *Unit) open(ctx context.Context, j *nexjob.Job) ([]nexjob.Receipt, error) {
-	if j.OpenEffects == 0 {
-		return nil, nil
-	}
-	if err := u.loadReceipts(ctx, []nexjob.ID{j.Operation}); err != nil {
-		return nil, err
-	}
-	var open []nexjob.Receipt
-	for _, r := range u.receipts[j.Operation].receipts {
-		if r.Open() {
-			open = append(open, r)
-		}
-	}
-	return open, nil
-}
-
-// putReceipt keeps a receipt and the tallies of the job that wrote it.
-func (u *Unit) putReceipt(j *nexjob.Job, r *nexjob.Receipt) {
-	l := u.receipts[j.Operation]
-	slot := r.Slot()
-	l.dirty[slot] = true
-	u.changed(j)
-	i := slices.IndexFunc(l.receipts, func(old nexjob.Receipt) bool { return old.Slot() == slot })
-	if i < 0 {
-		l.receipts = append(l.receipts, *r)
-		slices.SortFunc(l.receipts, func(a, b nexjob.Receipt) int {
-			return cmp.Compare(a.Slot(), b.Slot())
-		})
-		j.ReceiptCount++
-		j.ReceiptBytes += len(r.Value)
-		if r.Open() {
-			j.OpenEffects++
-		}
-		return
-	}
-	old := &l.receipts[i]
-	j.ReceiptBytes += len(r.Value) - len(old.Value)
-	switch {
-	case r.Open() && !old.Open():
-		j.OpenEffects++
-	case !r.Open() && old.Open():
-		j.OpenEffects--
-	}
-	r.Value = bytes.Clone(r.Value)
-	*old = *r
 }
 
 func sortedIDs[V any](m map[nexjob.ID]V) []nexjob.ID {
