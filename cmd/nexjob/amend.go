@@ -241,7 +241,7 @@ func (a *amendment) amendFound(ctx context.Context, cmd *cobra.Command, client *
 				return err
 			}
 		}
-	case !a.yes && !ask(cmd, a.do.Act, jobs, more):
+	case !a.yes && !ask(ctx, cmd, a.do.Act, jobs, more):
 		return errors.New("not confirmed, nothing was done")
 	}
 	for len(jobs) > 0 && ctx.Err() == nil {
@@ -305,7 +305,7 @@ func (a *amendment) amendKey(
 	switch {
 	case a.dryRun:
 		return n.Write(found)
-	case !a.yes && !ask(cmd, a.do.Act, found, false):
+	case !a.yes && !ask(ctx, cmd, a.do.Act, found, false):
 		return errors.New("not confirmed, nothing was done")
 	}
 	amended, err := client.Amend(ctx, q, a.do, 1)
@@ -374,7 +374,7 @@ func (a *amendment) dry(ctx context.Context, client *nexjob.Client, ids []nexjob
 }
 
 // ask shows what is selected and waits for a person's yes.
-func ask(cmd *cobra.Command, act nexjob.Act, found []record.Change, more bool) bool {
+func ask(ctx context.Context, cmd *cobra.Command, act nexjob.Act, found []record.Change, more bool) bool {
 	const shown = 10
 	out := cmd.ErrOrStderr()
 	if err := record.WriteChanges(out, found[:min(len(found), shown)], true); err != nil {
@@ -388,7 +388,7 @@ func ask(cmd *cobra.Command, act nexjob.Act, found []record.Change, more bool) b
 		rest += ", and more match"
 	}
 	fmt.Fprintf(out, "%s: %d selected%s. Go on? [y/N] ", act, len(found), rest)
-	line, err := bufio.NewReader(input.Until(cmd.Context(), cmd.InOrStdin())).ReadString('\n')
+	line, err := bufio.NewReader(input.Until(ctx, cmd.InOrStdin())).ReadString('\n')
 	if err != nil && line == "" {
 		return false
 	}
