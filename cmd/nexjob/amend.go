@@ -235,7 +235,7 @@ func (a *amendment) amendFound(ctx context.Context, cmd *cobra.Command, client *
 		fmt.Fprintln(cmd.ErrOrStderr(), "No job matches.")
 		return nil
 	}
-	if !a.dryRun && !a.yes && !ask(cmd, a.do.Act, jobs, more) {
+	if !a.dryRun && !a.yes && !ask(ctx, cmd, a.do.Act, jobs, more) {
 		return errors.New("not confirmed, nothing was done")
 	}
 	for batch := range slices.Chunk(jobs, amendBatch) {
@@ -303,7 +303,7 @@ func (a *amendment) amendKey(
 	switch {
 	case a.dryRun:
 		return n.Write(found)
-	case !a.yes && !ask(cmd, a.do.Act, found, false):
+	case !a.yes && !ask(ctx, cmd, a.do.Act, found, false):
 		return errors.New("not confirmed, nothing was done")
 	}
 	amended, err := client.Amend(ctx, q, a.do, 1)
@@ -362,7 +362,7 @@ func (a *amendment) amend(
 }
 
 // ask shows what is selected and waits for a person's yes.
-func ask(cmd *cobra.Command, act nexjob.Act, found []record.Change, more bool) bool {
+func ask(ctx context.Context, cmd *cobra.Command, act nexjob.Act, found []record.Change, more bool) bool {
 	const shown = 10
 	out := cmd.ErrOrStderr()
 	if err := record.WriteChanges(out, found[:min(len(found), shown)], true); err != nil {
@@ -376,7 +376,7 @@ func ask(cmd *cobra.Command, act nexjob.Act, found []record.Change, more bool) b
 		rest += ", and more match"
 	}
 	fmt.Fprintf(out, "%s: %d selected%s. Go on? [y/N] ", act, len(found), rest)
-	line, err := bufio.NewReader(input.Until(cmd.Context(), cmd.InOrStdin())).ReadString('\n')
+	line, err := bufio.NewReader(input.Until(ctx, cmd.InOrStdin())).ReadString('\n')
 	if err != nil && line == "" {
 		return false
 	}

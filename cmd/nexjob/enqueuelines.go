@@ -58,7 +58,7 @@ func ending(s *bulk.Summary, o *enqueueOptions, err error) error {
 	if o.noKeys {
 		perhaps := ""
 		if errors.Is(err, nexjob.ErrOutcomeUnknown) {
-			perhaps = ", perhaps also those named here"
+			perhaps = ", perhaps also some after them"
 		}
 		again = fmt.Sprintf("%d lines are in%s, and without keys a repeat adds them again", s.Created, perhaps)
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -135,7 +137,7 @@ func openStore(ctx context.Context, cmd *cobra.Command) (nexjob.Storage, error) 
 		return nil, input.Wrong(at.by, "there is no file %q: name the one that holds the jobs, with --%s or %s; "+
 			"nexjob enqueue or nexjob migrate makes a new one", at.path, storeFlag, storeEnv)
 	}
-	return at.open(ctx, schema)
+	return at.open(ctx, cmd, schema)
 }
 
 // openOrMakeStore opens the storage of a command that brings the first job: a file that
@@ -153,7 +155,7 @@ func openOrMakeStore(ctx context.Context, cmd *cobra.Command) (_ nexjob.Storage,
 		made = at.path
 		schema.Version = schema.Newest
 	}
-	store, err := at.open(ctx, schema)
+	store, err := at.open(ctx, cmd, schema)
 	return store, made, err
 }
 
@@ -175,7 +177,7 @@ func (at location) schema(ctx context.Context) (sqlite.Schema, error) {
 
 // open refuses a schema that is behind: bringing it up is a decision of whoever runs
 // the workers on it, and one command.
-func (at location) open(ctx context.Context, schema sqlite.Schema) (nexjob.Storage, error) {
+func (at location) open(ctx context.Context, cmd *cobra.Command, schema sqlite.Schema) (nexjob.Storage, error) {
 	switch {
 	case schema.Version == 0:
 		return nil, input.Wrong(at.by, "file %q has no tables of nexjob: name another one, or run "+
@@ -188,5 +190,41 @@ func (at location) open(ctx context.Context, schema sqlite.Schema) (nexjob.Stora
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", at.by, err)
 	}
-	return store, nil
+	return &patientStore{Storage: store, notes: cmd.ErrOrStderr()}, nil
+}
+
+// patience is how long a write waits until the command says what it waits for.
+const patience = 3 * time.Second
+
+// patientStore is a storage that says so, once, when a write has to wait. One process
+// writes into a file at a time, and one that is stopped in the middle makes all others
+// wait for as long as it is.
+type patientStore struct {
+	nexjob.Storage
+	notes io.Writer
+	said  sync.Once
+}
+
+// Enqueue adds jobs.
+func (s *patientStore) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error) {
+	defer s.waiting()()
+	return s.Storage.Enqueue(ctx, now, jobs)
+}
+
+// Amend acts on jobs.
+func (s *patientStore) Amend(
+	ctx context.Context, now time.Time, q nexjob.Query, what nexjob.Action, limit int,
+) (nexjob.Amended, error) {
+	defer s.waiting()()
+	return s.Storage.Amend(ctx, now, q, what, limit)
+}
+
+// waiting begins a wait; what it returns ends it.
+func (s *patientStore) waiting() (ended func() bool) {
+	return time.AfterFunc(patience, func() {
+		s.said.Do(func() {
+			fmt.Fprintln(s.notes, "nexjob: still waiting for the storage: another process may hold its write lock; "+
+				"interrupt to give up")
+		})
+	}).Stop
 }

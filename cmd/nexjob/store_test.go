@@ -1,15 +1,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
 	"github.com/nexjob/nexjob/sqlite"
 )
@@ -72,7 +76,7 @@ func TestOpenStore(t *testing.T) {
 // TestOpenOldSchema: bringing the schema up is a decision.
 func TestOpenOldSchema(t *testing.T) {
 	at := location{by: "--store", path: "jobs.db"}
-	_, err := at.open(t.Context(), sqlite.Schema{Exists: true, Version: 1, Newest: 2})
+	_, err := at.open(t.Context(), commandOn(t, "jobs.db"), sqlite.Schema{Exists: true, Version: 1, Newest: 2})
 	if err == nil || !strings.Contains(err.Error(), "is at version 1 and this nexjob works on 2: run nexjob migrate") {
 		t.Errorf("%v", err)
 	}
@@ -88,5 +92,38 @@ func TestParseStore(t *testing.T) {
 		if got, err := parseStore(text); got != want || err != nil {
 			t.Errorf("%s: %q, %v", text, got, err)
 		}
+	}
+}
+
+// frozen is a storage whose file somebody holds for a while.
+type frozen struct {
+	nexjob.Storage
+	held time.Duration
+}
+
+func (f frozen) Enqueue(context.Context, time.Time, []nexjob.NewJob) ([]nexjob.Answer, error) {
+	time.Sleep(f.held)
+	return nil, nil
+}
+
+// TestPatientStore: a wait is named once it is long, and only once.
+func TestPatientStore(t *testing.T) {
+	for _, tt := range []struct {
+		held time.Duration
+		want int
+	}{{patience / 2, 0}, {2 * patience, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			var notes strings.Builder
+			store := &patientStore{Storage: frozen{held: tt.held}, notes: &notes}
+			for range 3 {
+				if _, err := store.Enqueue(t.Context(), time.Now(), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+			if got := strings.Count(notes.String(), "still waiting"); got != tt.want {
+				t.Errorf("held for %s: %q", tt.held, notes.String())
+			}
+		})
 	}
 }

@@ -103,8 +103,16 @@ func TestCheck(t *testing.T) {
 		kills, freezes int
 		fits           bool
 	}{
-		{0, 0, true}, {5, 0, true}, {0, 5, true}, {3, 2, true}, {3, 3, false}, {6, 0, false}, {0, 6, false},
-		{math.MaxInt, 1, false}, {1, math.MaxInt, false}, {math.MaxInt, math.MaxInt, false},
+		{0, 0, true},
+		{5, 0, true},
+		{0, 5, true},
+		{3, 2, true},
+		{3, 3, false},
+		{6, 0, false},
+		{0, 6, false},
+		{math.MaxInt, 1, false},
+		{1, math.MaxInt, false},
+		{math.MaxInt, math.MaxInt, false},
 	} {
 		if err := effects.Check(tt.kills, tt.freezes); (err == nil) != tt.fits {
 			t.Errorf("%d kills and %d freezes: %v", tt.kills, tt.freezes, err)

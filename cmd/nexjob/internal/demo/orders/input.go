@@ -143,7 +143,7 @@ func parseLine(given input.Line) (Line, error) {
 	}
 	switch {
 	case line.OrderID < 1 || line.OrderID > maxID:
-		return line, fmt.Errorf("order_id is %d or missing: want a whole number from 1", line.OrderID)
+		return line, fmt.Errorf("order_id is %d or missing: want a whole number from 1 to %d", line.OrderID, maxID)
 	case line.Cents < 1 || line.Cents > maxCents:
 		return line, fmt.Errorf("cents is %d or missing: want 1 to %d", line.Cents, maxCents)
 	case len(line.Currency) != 3 || strings.Trim(line.Currency, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "":
