@@ -193,7 +193,7 @@ func TestDemo(t *testing.T) {
 			{[]string{"--freezes", "-2"}, "--freezes: -2: want 0"},
 			{[]string{"--freezes", "1", "--workers", "1"}, "--freezes: 1 with --workers 1: another worker"},
 			{[]string{"--timeout", "-1s"}, "--timeout: -1s"},
-			{[]string{"now"}, "unknown command"},
+			{[]string{"now"}, "takes no arguments"},
 		} {
 			r := run(t, "", append([]string{"demo"}, tt.args...)...)
 			if r.code != 2 || r.stdout != "" || !strings.Contains(r.stderr, tt.want) || strings.Count(r.stderr, "\n") != 1 {

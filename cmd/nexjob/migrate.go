@@ -34,7 +34,7 @@ changed; 2 a flag is wrong.`,
 		Example: `  nexjob migrate --store sqlite:/var/lib/shop/app.db
   nexjob migrate --print > nexjob.sql
   nexjob migrate --print --from 1 --to 2`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return migrate(cmd, &o) },
 	}
 	f := cmd.Flags()

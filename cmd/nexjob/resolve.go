@@ -47,7 +47,7 @@ name and reason are kept with the effect.
     --value '{"id":"ch_17"}' --reason "charge ch_17 is in the bank's list"
   nexjob jobs resolve 0198c5a2-7c1e-7d43-8f0a-3f1f0e9b6a11 --verdict compensate \
     --follow-up refund --follow-up-args '{"order_id":42}' --reason "the bank does not answer"`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArg("ID"),
 		RunE: r.run,
 	}
 	f := cmd.Flags()
