@@ -110,6 +110,9 @@ func parseStates(names []string) ([]nexjob.State, error) {
 		}
 		state, err := nexjob.ParseState(name)
 		if err != nil {
+			if strings.Contains(name, ",") {
+				return nil, input.Wrong("--state", "%q: want one state; repeat --state for several", name)
+			}
 			return nil, input.Wrong("--state", "%s", reason(err))
 		}
 		states = append(states, state)
@@ -138,7 +141,7 @@ func parseKey(where, text string, quoted bool) (string, error) {
 func parseID(where, text string) (nexjob.ID, error) {
 	id, err := nexjob.ParseID(text)
 	if err != nil {
-		return id, input.Wrong(where, "%s", reason(err))
+		return id, input.Wrong(where, "%s; if it is a key, see nexjob key explain --help", reason(err))
 	}
 	return id, nil
 }

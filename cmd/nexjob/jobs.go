@@ -36,7 +36,9 @@ func withStore(cmd *cobra.Command, do func(ctx context.Context, store nexjob.Sto
 		return err
 	}
 	client := nexjob.NewClient(store, nexjob.ClientOptions{Logger: slog.New(slog.DiscardHandler)})
-	err = do(ctx, store, client)
+	if err = do(ctx, store, client); errors.Is(err, nexjob.ErrNotFound) {
+		err = fmt.Errorf("%w; it was deleted, or removed after its retention, or --store names another storage", err)
+	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	return errors.Join(err, client.Close(closing), store.Close())
@@ -53,7 +55,8 @@ func newJobsList() *cobra.Command {
 		Long: `Lists jobs, the newest first. All filters that are given must match.
 
 ` + stateNames() + `
-Scheduled is an enqueued job whose due time lies ahead.
+Scheduled is an enqueued job whose due time lies ahead. TRIES are those that failed, of
+all that it has.
 
 With --json each job is an object on a line of its own. Where there are more jobs than
 --limit, the last line on standard error tells how to go on.

@@ -18,6 +18,7 @@ func TestRun(t *testing.T) {
 		{"no command teaches", nil, 0, "Available Commands:", ""},
 		{"version", []string{"version"}, 0, runtime.Version(), ""},
 		{"version as a flag", []string{"--version"}, 0, runtime.Version(), ""},
+		{"help says whose defaults count", []string{"enqueue", "--help"}, 0, "The Defaults of a kind, such as its policy", ""},
 		{"unknown flag", []string{"demo", "--nope"}, 2, "", "unknown flag: --nope; see nexjob demo --help"},
 		{"unknown command", []string{"foo"}, 2, "", `unknown command "foo" for "nexjob"; see nexjob --help`},
 		{"mistyped command", []string{"vers"}, 2, "", `unknown command "vers" for "nexjob"; did you mean nexjob version?`},
