@@ -77,7 +77,7 @@ func InTx(ctx context.Context, s *Store, f func(tx *Tx) error) error {
 func (s *Store) Join(tx nexjob.Tx) (nexjob.Joined, error) {
 	t, ok := tx.(*Tx)
 	if !ok || t.store != s {
-		return nil, fmt.Errorf("memory: join: a transaction of this store is wanted, not one of %s: %w",
+		return nil, fmt.Errorf("memory: join: a transaction of this store is wanted, not one of %s; test with a store of that engine: %w",
 			tx.Engine(), nexjob.ErrUnsupported)
 	}
 	return joined{t}, nil

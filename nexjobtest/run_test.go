@@ -127,6 +127,20 @@ func TestRunInRealTime(t *testing.T) {
 }
 
 // Without a result Decode says how the job ended, not that JSON is missing.
+// A handler that completes its job in another engine's transaction learns how to test it.
+func TestRunRefusesAnotherEngine(t *testing.T) {
+	r := nexjobtest.Run(t, sendInvoice, func(ctx context.Context, run *worker.Run, _ invoice) error {
+		return run.CompleteIn(ctx, foreignTx{})
+	}, invoice{})
+	if !errors.Is(r.Err, nexjob.ErrUnsupported) || !strings.Contains(r.Err.Error(), "not one of elsewhere; test with a store of that engine") {
+		t.Error(r.Err)
+	}
+}
+
+type foreignTx struct{ nexjob.Tx }
+
+func (foreignTx) Engine() string { return "elsewhere" }
+
 func TestDecodeWithoutAResult(t *testing.T) {
 	kind := nexjob.KindOf[struct{}]("none", nexjob.Defaults{})
 	result := nexjobtest.Run(t, kind, func(context.Context, *worker.Run, struct{}) error { return nil }, struct{}{})

@@ -161,10 +161,11 @@ func NoResult(f func(ctx context.Context, key string) error) func(context.Contex
 }
 
 // Refused says that the outside service definitely did not apply the request and
-// will not: the key is finished, and a later try sends under the next one, because
-// services replay a refusal that they have stored. Where asking again makes no sense,
-// as with a card that is declined for good, say so too: Permanent(Refused(err)).
-// Refused(nil) is nil.
+// will not, whatever became of earlier calls under its key: the key is finished, and a
+// later try sends under the next one, because services replay a refusal that they have
+// stored. A rate limit (429) is none: it says nothing of an earlier call that may have
+// been applied; that is NotSent. Where asking again makes no sense, as with a card that
+// is declined for good, say so too: Permanent(Refused(err)). Refused(nil) is nil.
 func Refused(err error) error {
 	if err == nil {
 		return nil
@@ -172,8 +173,9 @@ func Refused(err error) error {
 	return &refusedError{err: err}
 }
 
-// NotSent says that this call has sent nothing. The worker knows it by itself of
-// errors in dialling, name look-up and TLS set-up. NotSent(nil) is nil.
+// NotSent says that this call has done nothing; of earlier ones it says nothing, and
+// their key stays. The worker knows it by itself of errors in dialling, name look-up
+// and TLS set-up. NotSent(nil) is nil.
 func NotSent(err error) error {
 	if err == nil {
 		return nil

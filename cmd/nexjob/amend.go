@@ -105,8 +105,8 @@ func newRequeue() *cobra.Command {
 		`Puts ended jobs back: tries and crashes start again, a deadline that has passed is
 dropped. Only the last job of a key can be requeued. It keeps its operation, so steps are
 not computed and confirmed effects are not sent again, unless --new-operation says that
-a second effect is meant. Filters must include --state: a requeue of jobs that
-Succeeded does their work again.`,
+a second effect is meant. Filters must include --state: failed for dead letters; a
+requeue of jobs that Succeeded does their work again.`,
 		`  nexjob jobs requeue 0198c5a2-7c1e-7d43-8f0a-3f1f0e9b6a11
   nexjob jobs requeue --state failed --kind charge-card --limit 500 --yes`)
 	cmd.Flags().BoolVar(&a.do.NewOperation, "new-operation", false, "a second effect is meant: forget what is confirmed")

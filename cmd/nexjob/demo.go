@@ -40,7 +40,7 @@ The input is JSON Lines, an order each:
 Without a customer the order has one to itself. A line that comes again is a
 duplicate; with "after_success":true it is sent once the order has been charged. No
 mail leaves this machine.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("seed") {
 				o.Seed = uint64(time.Now().UnixMicro())
@@ -128,7 +128,7 @@ func newDemoWorker() *cobra.Command {
 		Use:    cast.WorkCommand,
 		Short:  "A worker process of the demo, which starts and kills it",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cast.Work(cmd.Context(), o, cmd.InOrStdin(), cmd.ErrOrStderr())
 		},
@@ -150,7 +150,7 @@ func newDemoFront() *cobra.Command {
 		Use:    cast.FrontCommand,
 		Short:  "A process of the demo that takes orders from standard input",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cast.Front(cmd.Context(), o, cmd.InOrStdin(), cmd.OutOrStdout())
 		},

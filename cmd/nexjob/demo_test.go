@@ -224,7 +224,7 @@ func TestDemo(t *testing.T) {
 			{[]string{"--timeout", "0"}, "--timeout: 0s: want a time above zero"},
 			{[]string{"--input", ""}, "--input: it is empty"},
 			{[]string{"--keep", ""}, "--keep: it is empty"},
-			{[]string{"now"}, "unknown command"},
+			{[]string{"now"}, "takes no arguments"},
 		} {
 			r := run(t, "", append([]string{"demo"}, tt.args...)...)
 			if r.code != 2 || r.stdout != "" || !strings.Contains(r.stderr, tt.want) || strings.Count(r.stderr, "\n") != 1 {

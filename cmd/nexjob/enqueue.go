@@ -25,9 +25,13 @@ input; it is stored byte for byte. Give every job that must not be done twice a 
 as long as a job with that key is active, its ID is the answer; once it has ended,
 --policy decides. The answer tells the job's ID and whether it was created.
 
+The Defaults of a kind, such as its policy, tries and time-out, are in the program that
+defines it, and are not known here: give them as flags.
+
 With --from each line of a file is the args of one job, and --key-from names the member
 that is its key: id, or customer.id in an inner object. Lines go in by the thousand.
-Bad lines are named with their number and the rest goes in. After a kill, a power
+Bad lines are named with their number and the rest goes in; so are, with --strict-args,
+lines whose key has a job with other args. After a kill, a power
 failure or an interrupt run the same command again: a line that is in is answered
 "existing". Mind that AllowAfterFailed creates a new job if the first one has
 *succeeded* in between; with --policy RejectAlways it is rejected instead.

@@ -111,6 +111,9 @@ func parseStates(names []string) ([]nexjob.State, error) {
 		}
 		state, err := nexjob.ParseState(name)
 		if err != nil {
+			if strings.Contains(name, ",") {
+				return nil, input.Wrong("--state", "%q: want one state; repeat --state for several", name)
+			}
 			return nil, input.Wrong("--state", "%s", view.Reason(err))
 		}
 		states = append(states, state)
@@ -142,7 +145,7 @@ func parseID(where, text string) (nexjob.ID, error) {
 	id, err := nexjob.ParseID(text)
 	switch {
 	case err != nil:
-		return id, input.Wrong(where, "%s", view.Reason(err))
+		return id, input.Wrong(where, "%s; if it is a key, see nexjob key explain --help", view.Reason(err))
 	case id.IsZero():
 		return id, input.Wrong(where, "the zero ID names nothing")
 	}

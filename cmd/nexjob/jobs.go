@@ -18,7 +18,7 @@ func newJobs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
 		Short: "Look at jobs, and cancel, requeue, delete or resolve them",
-		Args:  cobra.NoArgs,
+		Args:  oneOfItsCommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newJobsList(), newJobsShow(), newCancel(), newRequeue(), newDelete(), newClearKey(), newResolve())
@@ -36,7 +36,8 @@ func newJobsList() *cobra.Command {
 		Long: `Lists jobs, the newest first. All filters that are given must match.
 
 ` + stateNames() + `
-Scheduled is an enqueued job whose due time lies ahead.
+Scheduled is an enqueued job whose due time lies ahead. TRIES are those that failed, of
+all that it has.
 
 With --json each job is an object on a line of its own. Where there are more jobs than
 --limit, the last line on standard error tells how to go on.
@@ -46,7 +47,7 @@ With --json each job is an object on a line of its own. Where there are more job
   nexjob jobs list --state enqueued --oldest-first --limit 10
   nexjob jobs list --tag eu --any-tag card --any-tag sepa --count
   nexjob jobs list --state failed --limit 0 --json | jq -r .id`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := f.query(cmd)
 			if err != nil {
@@ -174,7 +175,7 @@ An effect that is "intended" has no outcome: it may or may not have happened.
 ` + storeText,
 		Example: `  nexjob jobs show 0198c5a2-7c1e-7d43-8f0a-3f1f0e9b6a11
   nexjob jobs show 0198c5a2-7c1e-7d43-8f0a-3f1f0e9b6a11 --raw | jq .order_id`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArg("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := parseID("job ID", args[0])
 			if err != nil {

@@ -14,7 +14,7 @@ func newKey() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
 		Short: "Ask about an idempotency key",
-		Args:  cobra.NoArgs,
+		Args:  oneOfItsCommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newKeyExplain())
@@ -40,7 +40,7 @@ as Go writes it, with --quoted. Keys that nexjob derives itself begin with a NUL
 ` + storeText,
 		Example: `  nexjob key explain payment-42
   nexjob key explain payment-42 --json | jq -r .sentence`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArg("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := parseKey("KEY", args[0], quoted)
 			if err != nil {

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -72,11 +73,19 @@ func newRoot() *cobra.Command {
 		Short:         "Background jobs that are safe to run more than once",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Args:          oneOfItsCommands,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	info, _ := debug.ReadBuildInfo()
 	root.Version = versionLine(info) // --version, for who does not know the subcommand
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if cmd.HasSubCommands() {
+			// The flag may be one of the command that was not found.
+			if unknown := oneOfItsCommands(cmd, cmd.Flags().Args()); unknown != nil {
+				return unknown
+			}
+		}
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	})
 	addStoreFlag(root)
@@ -97,4 +106,52 @@ func exitCode(err error, began bool) int {
 		return 2
 	}
 	return 1
+}
+
+// oneOfItsCommands is the Args of a command that only holds others. What is none of them
+// is mostly one of another command, or mistyped.
+func oneOfItsCommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var meant []string
+	for _, group := range append([]*cobra.Command{cmd.Root()}, cmd.Root().Commands()...) {
+		for _, sub := range group.Commands() {
+			if sub.IsAvailableCommand() && (sub.Name() == args[0] || strings.HasPrefix(sub.Name(), args[0]+"-")) {
+				meant = append(meant, sub.CommandPath())
+			}
+		}
+	}
+	if len(meant) == 0 {
+		cmd.SuggestionsMinimumDistance = 2
+		for _, name := range cmd.SuggestionsFor(args[0]) {
+			meant = append(meant, cmd.CommandPath()+" "+name)
+		}
+	}
+	hint := "see " + cmd.CommandPath() + " --help"
+	if len(meant) > 0 {
+		hint = "did you mean " + strings.Join(meant, ", or ") + "?"
+	}
+	return fmt.Errorf("unknown command %q for %q; %s", args[0], cmd.CommandPath(), hint)
+}
+
+// noArgs is the Args of a command that takes flags only.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%q is too much: %s takes no arguments; see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath())
+}
+
+// oneArg is the Args of a command that takes one, under its name in the help.
+func oneArg(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return fmt.Errorf("the %s is missing; see %s --help", name, cmd.CommandPath())
+		case len(args) > 1:
+			return fmt.Errorf("%d arguments: want one %s, in quotes if it holds spaces", len(args), name)
+		}
+		return nil
+	}
 }

@@ -23,9 +23,17 @@ func TestRun(t *testing.T) {
 		{"no command teaches", nil, 0, "Available Commands:", ""},
 		{"version", []string{"version"}, 0, runtime.Version(), ""},
 		{"version as a flag", []string{"--version"}, 0, runtime.Version(), ""},
+		{"help says whose defaults count", []string{"enqueue", "--help"}, 0, "The Defaults of a kind, such as its policy", ""},
 		{"unknown flag", []string{"demo", "--nope"}, 2, "", "unknown flag: --nope; see nexjob demo --help"},
-		{"unknown command", []string{"vers"}, 2, "", `unknown command "vers"`},
-		{"argument too many", []string{"version", "all"}, 2, "", `unknown command "all"`},
+		{"unknown command", []string{"foo"}, 2, "", `unknown command "foo" for "nexjob"; see nexjob --help`},
+		{"mistyped command", []string{"vers"}, 2, "", `unknown command "vers" for "nexjob"; did you mean nexjob version?`},
+		{"mistyped subcommand", []string{"jobs", "lst"}, 2, "", "did you mean nexjob jobs list?"},
+		{"command of a group", []string{"requeue", "--state", "failed"}, 2, "", "did you mean nexjob jobs requeue?"},
+		{"command of another group", []string{"key", "clear"}, 2, "", "did you mean nexjob jobs clear-key?"},
+		{"hidden command", []string{"demo-work"}, 2, "", `unknown command "demo-work" for "nexjob"; see nexjob --help`},
+		{"argument too many", []string{"version", "all"}, 2, "", `"all" is too much: nexjob version takes no arguments`},
+		{"argument missing", []string{"key", "explain"}, 2, "", "the KEY is missing; see nexjob key explain --help"},
+		{"two for one", []string{"jobs", "show", "a", "b"}, 2, "", "2 arguments: want one ID"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -33,8 +33,8 @@ Exit codes: 0 done, or nothing was to be done; 1 it could not be done, and nothi
 changed; 2 a flag is wrong.`,
 		Example: `  nexjob migrate --store sqlite:/var/lib/shop/app.db
   nexjob migrate --print > nexjob.sql
-  nexjob migrate --print --from 1 --to 2`,
-		Args: cobra.NoArgs,
+  nexjob migrate --print --json | jq -r .sql`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return migrate(cmd, &o) },
 	}
 	f := cmd.Flags()

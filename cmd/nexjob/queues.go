@@ -26,7 +26,7 @@ With --json each queue is an object on a line of its own.
 ` + storeText,
 		Example: `  nexjob queues
   nexjob queues --queue mail --json | jq .waited_seconds`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range names {
 				if err := nexjob.ValidateName("name", name); err != nil {

@@ -35,7 +35,8 @@ service first, under the outside key that nexjob jobs show prints. Nothing is gu
 name and reason are kept with the effect.
 
   applied      it happened. The job goes on with --value, the JSON of what the effect's
-               Send would have returned, or takes the end that waited for the outcome
+               Send would have returned (without it, with a zero value, such as a
+               payment without an ID), or takes the end that waited for the outcome
   not-applied  it did not happen and no longer can. It is sent again under the same key.
                Accepted only some time after the newest send has ended
   compensate   give up: the job is Cancelled, and --follow-up is enqueued in the same step
@@ -47,7 +48,7 @@ name and reason are kept with the effect.
     --value '{"id":"ch_17"}' --reason "charge ch_17 is in the bank's list"
   nexjob jobs resolve 0198c5a2-7c1e-7d43-8f0a-3f1f0e9b6a11 --verdict compensate \
     --follow-up refund --follow-up-args '{"order_id":42}' --reason "the bank does not answer"`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArg("ID"),
 		RunE: r.run,
 	}
 	f := cmd.Flags()
@@ -97,6 +98,8 @@ func (r *resolution) read(cmd *cobra.Command) error {
 	verdict, err := nexjob.ParseVerdict(strings.ReplaceAll(strings.ToLower(r.verdict), "-", " "))
 	given := func(flag string) bool { return cmd.Flags().Changed(flag) }
 	switch {
+	case !given("verdict"):
+		return input.Wrong("--verdict", "it is missing: want applied, not-applied or compensate")
 	case err != nil || verdict == nexjob.StillUnknown:
 		return input.Wrong("--verdict", "%q: want applied, not-applied or compensate", r.verdict)
 	case strings.TrimSpace(r.do.Reason) == "":
@@ -104,7 +107,7 @@ func (r *resolution) read(cmd *cobra.Command) error {
 	case given("value") && verdict != nexjob.Applied:
 		return input.Wrong("--value", "only an effect that was applied has one")
 	case given("value") && !json.Valid([]byte(r.value)):
-		return input.Wrong("--value", "it is not JSON, and the handler could never read it")
+		return input.Wrong("--value", "it is not JSON, and the handler could never read it; a text has quotes of its own: '\"L-17\"'")
 	case given("follow-up") != (verdict == nexjob.Compensate):
 		return input.Wrong("--follow-up", "it belongs to --verdict compensate, which needs it")
 	case !given("follow-up") && (given("follow-up-args") || given("follow-up-key") || given("follow-up-queue")):

@@ -92,7 +92,11 @@ func withStore(cmd *cobra.Command, do func(ctx context.Context, store nexjob.Sto
 		return err
 	}
 	client, done := clientOf(ctx, store)
-	return errors.Join(do(ctx, store, client), done())
+	err = do(ctx, store, client)
+	if errors.Is(err, nexjob.ErrNotFound) {
+		err = fmt.Errorf("%w; it was deleted, or removed after its retention, or --store names another storage", err)
+	}
+	return errors.Join(err, done())
 }
 
 // openForJobs opens the storage for a command that brings jobs, and says so when that

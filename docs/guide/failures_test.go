@@ -146,8 +146,8 @@ func (g gateway) send(ctx context.Context, key string, c Charge) (payment Paymen
 		return payment, err
 	case http.StatusPaymentRequired: // declined, and it will be declined again
 		return payment, worker.Permanent(worker.Refused(errors.New("card declined")))
-	case http.StatusTooManyRequests: // turned away at the door
-		err = worker.Refused(errors.New(response.Status))
+	case http.StatusTooManyRequests: // turned away at the door; an earlier call may have come through
+		err = worker.NotSent(errors.New(response.Status))
 		if seconds, no := strconv.Atoi(response.Header.Get("Retry-After")); no == nil {
 			err = worker.RetryAfter(time.Duration(seconds)*time.Second, err)
 		}
@@ -195,6 +195,36 @@ func TestGateway(t *testing.T) {
 		if result.State != nexjob.Scheduled || result.Receipts[0].State != nexjob.Refused {
 			t.Errorf("closed: the job is %s, the effect %s", result.State, result.Receipts[0].State)
 		}
+	}
+}
+
+// A provider that charges, answers 500, and then turns the next call away, is not asked
+// under another key: it would charge again.
+func TestTurnedAwayAfterALostAnswer(t *testing.T) {
+	charged := make(map[string]int)
+	answers := []int{http.StatusInternalServerError, http.StatusTooManyRequests, http.StatusOK}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status := answers[0]
+		answers = answers[1:]
+		if status != http.StatusTooManyRequests {
+			charged[r.Header.Get("Idempotency-Key")]++
+		}
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(`{"id": "P-1"}`))
+	}))
+	defer server.Close()
+	store := memory.New(memory.Options{})
+	client := nexjob.NewClient(store, nexjob.ClientOptions{Logger: quiet()})
+	k := nexjob.KindOf[Charge]("charge-card", nexjob.Defaults{Retry: nexjob.Retry{Initial: time.Millisecond}})
+	stop := serve(store, k, gateway{server.URL}.charge)
+	answer, err := client.Enqueue(t.Context(), k.New(Charge{OrderID: 42, Cents: 1999}, nexjob.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := end(client, answer.ID)
+	stop()
+	if state != "Succeeded" || len(charged) != 1 {
+		t.Errorf("%s, charged under %d keys", state, len(charged))
 	}
 }
 

@@ -48,11 +48,14 @@ func (s *Summary) WriteTable(w io.Writer) error {
 	t := view.NewTable(w)
 	t.Row("Lines", s.Lines)
 	t.Row("Created", s.Created)
-	t.Row("Existing", fmt.Sprintf("%d%s", s.Existing, s.differ()))
+	t.Row("Existing", s.Existing)
 	t.Row("Replaced", s.Replaced)
 	t.Row("Rejected", s.Rejected)
 	t.Row("Mismatched", s.Mismatched)
 	t.Row("Invalid", s.Invalid)
+	if s.ArgsDiffer > 0 {
+		t.Row("Other args", fmt.Sprintf("%d of those existing and replaced; --strict-args names them", s.ArgsDiffer))
+	}
 	t.Row("Seconds", fmt.Sprintf("%.1f", s.Seconds))
 	if err := t.Flush(); err != nil || len(s.Bad) == 0 {
 		return err
@@ -68,11 +71,4 @@ func (s *Summary) WriteTable(w io.Writer) error {
 		t.Row(bad.Line, bad.Why)
 	}
 	return t.Flush()
-}
-
-func (s *Summary) differ() string {
-	if s.ArgsDiffer == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (of these and replaced, %d with other args)", s.ArgsDiffer)
 }

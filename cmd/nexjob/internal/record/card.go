@@ -115,8 +115,27 @@ func (c *Card) Write(w io.Writer) error {
 	})
 	p.value("Args", c.Args)
 	p.value("Result", c.Result)
+	for _, command := range c.remedies() {
+		p.line("%s", command)
+	}
 	p.line("\n%s", c.Sentence)
 	return p.err
+}
+
+// remedies are the commands that go on from here. What can be done to an ended job that
+// has a key depends on what became of the key, and is told with it.
+func (c *Card) remedies() []string {
+	var lines []string
+	if c.State == nexjob.Uncertain {
+		lines = append(lines, resolveCommand(c.ID))
+	}
+	if c.State == nexjob.Failed && c.Key == "" {
+		lines = append(lines, "nexjob jobs requeue "+c.ID.String())
+	}
+	if c.Key != "" {
+		lines = append(lines, "nexjob key explain "+view.ShellKey(c.Key))
+	}
+	return commands(lines)
 }
 
 func (c *Card) facts(t *view.Table) {

@@ -159,7 +159,7 @@ func remedies(e *nexjob.Explanation) []string {
 	var lines []string
 	switch h.State {
 	case nexjob.Uncertain:
-		lines = append(lines, "nexjob jobs resolve "+h.Job.String()+" --verdict applied|not-applied|compensate --reason …")
+		lines = append(lines, resolveCommand(h.Job))
 	case nexjob.Enqueued, nexjob.Scheduled, nexjob.Processing, nexjob.AwaitingContinuation:
 		lines = append(lines, "nexjob jobs cancel "+h.Job.String())
 	case nexjob.Failed, nexjob.Expired, nexjob.Cancelled:
@@ -174,6 +174,18 @@ func remedies(e *nexjob.Explanation) []string {
 	}
 	if !h.RecordGone {
 		lines = append(lines, "nexjob jobs show "+h.Job.String())
+	}
+	return commands(lines)
+}
+
+func resolveCommand(job nexjob.ID) string {
+	return "nexjob jobs resolve " + job.String() + " --verdict applied|not-applied|compensate --reason …"
+}
+
+// commands puts commands below their heading, if there are any.
+func commands(lines []string) []string {
+	if len(lines) == 0 {
+		return nil
 	}
 	for i := range lines {
 		lines[i] = "  " + lines[i]
