@@ -46,7 +46,7 @@ func (c *change) endedWell() (stamp, bool) {
 	next := c.was
 	next.state, next.dueAt, next.endedAt = int64(nexjob.Succeeded), none, c.is.endedAt
 	next.leaseUntil, next.leaseFor, next.reason = none, 0, ""
-	next.flags = next.flags&^flagStop | flagGood
+	next.flags = next.flags&^flagStop | flagTold
 	next.settledFence, next.settledAs = c.was.fence, int64(nexjob.EndSucceeded)
 	same := next == c.is && !c.write.Body && bytes.Equal(c.write.Was.Result, c.write.Job.Result)
 	return c.is.endedAt, same && c.was.state == int64(nexjob.Processing)

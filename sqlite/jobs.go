@@ -139,7 +139,7 @@ type collector struct {
 	in                         *session
 	found                      []nexjob.Job
 	attempts, parents, results []nexjob.ID
-	good                       []int // of found: the newest attempt is told by the row
+	told                       []int // of found: the newest attempt is told by the row
 }
 
 // stands notes where a job stands.
@@ -170,8 +170,8 @@ func (c *collector) take(v values) error {
 	if has.flags&flagResult != 0 {
 		c.results = append(c.results, id)
 	}
-	if has.flags&flagGood != 0 {
-		c.good = append(c.good, len(c.found))
+	if has.flags&flagTold != 0 {
+		c.told = append(c.told, len(c.found))
 	}
 	c.found = append(c.found, has.job)
 	return nil
@@ -181,9 +181,9 @@ func (c *collector) take(v values) error {
 func (s *session) complete(ctx context.Context, c *collector) error {
 	// Told attempts are the newest, so they come after those that are read here.
 	defer func() {
-		for _, i := range c.good {
+		for _, i := range c.told {
 			j := &c.found[i]
-			j.Attempts = append(j.Attempts, goodAttempt(j))
+			j.Attempts = append(j.Attempts, toldAttempt(j))
 		}
 	}()
 	if len(c.attempts)+len(c.parents)+len(c.results) == 0 {

@@ -26,7 +26,7 @@ type known struct {
 	beaten bool
 	pulse  rules.Pulse
 
-	held map[nexjob.ID]nexjob.Job // Processing, as they were written
+	leased map[nexjob.ID]nexjob.Job // Processing, as they were written
 
 	looked bool
 	family bool // a job may have parents
@@ -64,11 +64,11 @@ func (r *rows) recall(ctx context.Context, ids []nexjob.ID) (found []nexjob.Job,
 	if err := r.bound(ctx); err != nil {
 		return nil, nil, err
 	}
-	if len(r.held) > 0 {
-		found = make([]nexjob.Job, 0, min(len(ids), len(r.held)))
+	if len(r.leased) > 0 {
+		found = make([]nexjob.Job, 0, min(len(ids), len(r.leased)))
 	}
 	for _, id := range ids {
-		if j, ok := r.held[id]; ok {
+		if j, ok := r.leased[id]; ok {
 			found = append(found, j)
 		} else if id.Compare(r.newest) <= 0 {
 			unknown = append(unknown, id)
@@ -117,14 +117,14 @@ func (r *rows) remember(writes []onewriter.JobWrite) {
 	if !r.keeps {
 		return
 	}
-	if r.held == nil {
-		r.held = make(map[nexjob.ID]nexjob.Job)
+	if r.leased == nil {
+		r.leased = make(map[nexjob.ID]nexjob.Job)
 	}
 	for i := range writes {
 		j := writes[i].Job
 		switch {
 		case writes[i].Gone:
-			delete(r.held, j.ID)
+			delete(r.leased, j.ID)
 			continue
 		case writes[i].Was == nil:
 			if j.ID.Compare(r.newest) > 0 {
@@ -133,9 +133,9 @@ func (r *rows) remember(writes []onewriter.JobWrite) {
 		}
 		r.family = r.family || len(j.Parents) > 0
 		if j.State == nexjob.Processing {
-			r.held[j.ID] = ownJob(*j)
+			r.leased[j.ID] = ownJob(*j)
 		} else {
-			delete(r.held, j.ID)
+			delete(r.leased, j.ID)
 		}
 	}
 }

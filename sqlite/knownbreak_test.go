@@ -227,4 +227,3 @@ func TestPlacesGoWithTheirSavepoint(t *testing.T) {
 		}
 	}
 }
-

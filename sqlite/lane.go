@@ -101,7 +101,7 @@ func (l *lane) stop() {
 	l.cancel()
 	l.nudge()
 	<-l.ended
-	l.renew()
+	l.disconnect()
 }
 
 func (l *lane) nudge() {
@@ -199,7 +199,7 @@ func (l *lane) turn(ctx context.Context) {
 	case isBusy(err): // somebody holds the file: wait on, as long as anyone does
 	default:
 		l.refuse(err)
-		l.renew()
+		l.disconnect()
 	}
 }
 
@@ -310,7 +310,7 @@ func (l *lane) alone(ctx context.Context, c *call) error {
 		case ctx.Err() != nil:
 			return nexjob.ErrClosed
 		case !isBusy(err):
-			l.renew()
+			l.disconnect()
 			return err
 		case c.gone():
 			return err
@@ -334,7 +334,7 @@ func (l *lane) together(ctx context.Context, calls []*call) error {
 	if err != nil || !wrote {
 		l.rollback(ctx)
 		if _, panicked := errors.AsType[*panicError](err); panicked {
-			l.renew() // nobody knows what it left half done
+			l.disconnect() // nobody knows what it left half done
 		}
 		return err
 	}
@@ -376,12 +376,12 @@ func (l *lane) unit(ctx context.Context, now time.Time, calls []*call) (wrote, r
 // itself; a connection on which that cannot be told is replaced.
 func (l *lane) rollback(ctx context.Context) {
 	if _, err := l.conn.exec(ctx, "roll back", nil); err != nil {
-		l.renew()
+		l.disconnect()
 	}
 }
 
-// renew throws the connection away; the next turn makes a fresh one.
-func (l *lane) renew() {
+// disconnect throws the connection away; the next turn makes a fresh one.
+func (l *lane) disconnect() {
 	if l.conn != nil {
 		_ = l.conn.close()
 	}

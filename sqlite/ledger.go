@@ -146,7 +146,7 @@ func (r *rows) WritePulse(ctx context.Context, p rules.Pulse) error {
 // Rewind shortens leases after the clock went back. It changes jobs behind the back of
 // what is remembered of them.
 func (r *rows) Rewind(ctx context.Context, now time.Time) error {
-	r.held = nil
+	r.leased = nil
 	_, err := r.exec(ctx, "rewind leases", now.UnixMicro())
 	return err
 }

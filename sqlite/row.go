@@ -59,7 +59,7 @@ const (
 	flagStop
 	flagResult
 	flagApart
-	flagGood
+	flagTold
 )
 
 // rest is what few jobs have, in the column more.
@@ -120,7 +120,7 @@ func rowOf(j *nexjob.Job, apart bool) (row, error) {
 		}
 	}
 	if toldByRow(j) {
-		r.flags |= flagGood
+		r.flags |= flagTold
 		r.attempts--
 	}
 	var err error
@@ -133,13 +133,13 @@ func toldByRow(j *nexjob.Job) bool {
 	if j.State != nexjob.Succeeded || j.SettledAs != nexjob.EndSucceeded || len(j.Attempts) == 0 {
 		return false
 	}
-	last, told := &j.Attempts[len(j.Attempts)-1], goodAttempt(j)
+	last, told := &j.Attempts[len(j.Attempts)-1], toldAttempt(j)
 	return last.Fence == told.Fence && last.Worker == told.Worker && last.Ending == told.Ending &&
 		last.Started.Equal(told.Started) && last.Ended.Equal(told.Ended) && last.Error == ""
 }
 
-// goodAttempt is the attempt that a job's row tells of.
-func goodAttempt(j *nexjob.Job) nexjob.Attempt {
+// toldAttempt is the attempt that a job's row tells of.
+func toldAttempt(j *nexjob.Job) nexjob.Attempt {
 	return nexjob.Attempt{
 		Fence: j.Fence, Worker: j.Worker, Started: j.StartedAt, Ended: j.EndedAt, Ending: nexjob.EndSucceeded,
 	}

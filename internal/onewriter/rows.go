@@ -15,6 +15,7 @@ import (
 // Args, Tags and Meta: no step but a claim looks at it. Bodies fills it in.
 type Rows interface {
 	JobRows
+	FamilyRows
 	KeyRows
 	ReceiptRows
 	EntryRows
@@ -34,15 +35,19 @@ type JobRows interface {
 	// Select returns at most n jobs that a query selects, oldest first, ignoring
 	// its page fields.
 	Select(ctx context.Context, now time.Time, q nexjob.Query, n int) ([]nexjob.Job, error)
+	// Bodies fills in the Args, Tags and Meta of jobs that are stored.
+	Bodies(ctx context.Context, jobs []*nexjob.Job) error
+	// WriteJobs adds, changes and removes jobs, with their links to parents.
+	WriteJobs(ctx context.Context, writes []JobWrite) error
+}
+
+// FamilyRows finds jobs that wait for others.
+type FamilyRows interface {
 	// AnyChild reports whether a stored job may have parents: where none has, an end
 	// need not look for children.
 	AnyChild(ctx context.Context) (bool, error)
 	// Children returns the waiting jobs that name one of the parents.
 	Children(ctx context.Context, parents []nexjob.ID) ([]nexjob.Job, error)
-	// Bodies fills in the Args, Tags and Meta of jobs that are stored.
-	Bodies(ctx context.Context, jobs []*nexjob.Job) error
-	// WriteJobs adds, changes and removes jobs, with their links to parents.
-	WriteJobs(ctx context.Context, writes []JobWrite) error
 }
 
 // JobWrite is one change of a job record. The records are the unit's own, and change
