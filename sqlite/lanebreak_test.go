@@ -100,7 +100,11 @@ func TestARefusedCommitIsForgotten(t *testing.T) {
 		if _, err := add(charge("one")); err != nil {
 			t.Fatal(err)
 		}
-		s.lane.conn.conn.(driver.HookRegisterer).RegisterCommitHook(func() int32 { return 1 }) //nolint:forcetypeassert // the driver's
+		hooks, ok := s.lane.conn.conn.(driver.HookRegisterer)
+		if !ok {
+			t.Fatal("the lane's connection has no hooks")
+		}
+		hooks.RegisterCommitHook(func() int32 { return 1 })
 	}
 	job := charge("two")
 	refuse()

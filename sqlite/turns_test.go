@@ -39,7 +39,7 @@ func inTurn(refuses bool, other func(testing.TB, nexjob.Storage, func() time.Tim
 		first := onFile(nil).Open(t, clock)
 		opened++
 		s := &turns{
-			Storage: first, t: t, first: storeOf(t, first), refuses: refuses, draw: rand.New(rand.NewPCG(1, opened)), //nolint:gosec // a test's
+			Storage: first, t: t, first: storeOf(t, first), refuses: refuses, draw: rand.New(rand.NewPCG(1, opened)),
 		}
 		if refuses {
 			s.raw(t.Context(), strings.Join(refusals(), ";"))
