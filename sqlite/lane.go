@@ -13,6 +13,7 @@ import (
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/internal/onewriter"
+	"github.com/nexjob/nexjob/internal/rules"
 )
 
 const (
@@ -40,6 +41,9 @@ type lane struct {
 	writing chan struct{}
 	holder  holder
 
+	host      func() time.Time
+	gathering rules.Gathering
+
 	cancel context.CancelFunc // ends the waiting for other writers, at Close
 	ended  chan struct{}
 	wake   chan struct{} // holds a token when something has come
@@ -52,7 +56,7 @@ type lane struct {
 func newLane(s *Store, connector sqldriver.Connector, busyTime time.Duration) *lane {
 	l := &lane{
 		store: s, connector: connector, busyTime: busyTime, ended: make(chan struct{}), wake: make(chan struct{}, 1),
-		writing: make(chan struct{}, 1),
+		writing: make(chan struct{}, 1), host: onewriter.HostClock(nil),
 	}
 	l.writing <- struct{}{}
 	return l
@@ -165,10 +169,14 @@ func (l *lane) serve(ctx context.Context) {
 // gathers in the same way, and neither can know the other.
 func (l *lane) gather() int {
 	n := l.count()
-	for n > 0 {
+	for n > 0 && n < callsAtOnce {
+		before, since := n, l.host()
+		if !l.gathering.Pays(since) {
+			break
+		}
 		runtime.Gosched()
-		before := n
-		if n = l.count(); n <= before {
+		n = l.count()
+		if now := l.host(); !l.gathering.Took(now, now.Sub(since), n-before) {
 			break
 		}
 	}

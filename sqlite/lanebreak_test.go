@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -201,5 +202,39 @@ func TestACallerThatLeftOwnsItsInput(t *testing.T) {
 		if string(j.Args) != `{"order_id":42}` {
 			t.Fatalf("a job has the args %q", j.Args)
 		}
+	}
+}
+
+// TestTheLaneWaitsForNobodyWhoComputes: where many goroutines compute, a step does not
+// wait for a turn of each of them.
+func TestTheLaneWaitsForNobodyWhoComputes(t *testing.T) {
+	s := testStore(t, Options{Synchronous: Normal})
+	stop := make(chan struct{})
+	defer close(stop)
+	for range 64 {
+		go func() {
+			for n := 0; ; n++ {
+				if n%(1<<16) == 0 {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+				}
+			}
+		}()
+	}
+	const steps = 30
+	began := time.Now()
+	runtime.Gosched()
+	round := time.Since(began) // of all who compute
+	began = time.Now()
+	for i := range steps {
+		if _, err := s.Enqueue(t.Context(), time.Now(), []nexjob.NewJob{charge(fmt.Sprint("k", i))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(began); took > steps/2*max(round, 20*time.Millisecond) {
+		t.Errorf("%d steps took %s, where a round of all goroutines takes %s", steps, took, round)
 	}
 }

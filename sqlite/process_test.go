@@ -26,6 +26,7 @@ func roles() map[string]func(path string) error {
 		"hold":    holdFile,
 		"enqueue": enqueueForEver,
 		"open":    openOnce,
+		"batches": batchForEver,
 	}
 }
 

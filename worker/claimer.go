@@ -26,6 +26,7 @@ func (w *Worker) claimer(stop, base context.Context) {
 	want := true            // there may be work that was not asked for yet
 	failures := 0           // claims that failed in a row
 	var notBefore time.Time // the back-off of a failure
+	var gathering gatherer
 	var asked, poll time.Time
 	for stop.Err() == nil {
 		free := 0
@@ -33,7 +34,7 @@ func (w *Worker) claimer(stop, base context.Context) {
 			free = w.freeSlots()
 		}
 		if free > 0 {
-			free = gather(w.freeSlots)
+			free = gathering.gather(w.freeSlots)
 			asked = time.Now()
 			got, err := w.claim(stop, base, free)
 			switch {

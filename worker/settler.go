@@ -19,6 +19,8 @@ type settler struct {
 	worker *Worker
 	ready  chan struct{}
 
+	gatherer gatherer // of work alone
+
 	mu    sync.Mutex
 	queue []pending
 }
@@ -59,7 +61,7 @@ func (s *settler) waiting() int {
 
 // take returns the next batch, oldest first.
 func (s *settler) take() []pending {
-	gather(s.waiting)
+	s.gatherer.gather(s.waiting)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := min(len(s.queue), maxSettle)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/rules"
 )
 
 // Worker runs the handlers of the kinds that it serves. Make one with New, give it
@@ -227,16 +228,22 @@ func (w *Worker) kick() {
 	}
 }
 
-// gather lets others run as long as that makes more of what is counted, and returns how
-// many there are then: handlers that are about to return join the batch that is to be
-// written, and free their slots for the claim that is to be made. It waits for nobody
-// who is not ready to run.
-func gather(count func() int) int {
+// gatherer lets others run as long as that makes more of what is counted: handlers that
+// are about to return join the batch that is to be written, and free their slots for the
+// claim that is to be made. It waits for nobody who is not ready to run.
+type gatherer struct{ rule rules.Gathering }
+
+// gather returns how many there are after that.
+func (g *gatherer) gather(count func() int) int {
 	n := count()
 	for n > 0 {
+		before, since := n, time.Now()
+		if !g.rule.Pays(since) {
+			break
+		}
 		runtime.Gosched()
-		before := n
-		if n = count(); n <= before {
+		n = count()
+		if now := time.Now(); !g.rule.Took(now, now.Sub(since), n-before) {
 			break
 		}
 	}

@@ -1,0 +1,31 @@
+package rules
+
+import "time"
+
+const (
+	// worthIt is what letting others run may cost for each of them that comes: about what
+	// a flush of the disk costs, which it then shares.
+	worthIt = time.Millisecond
+	// restFor is for how many times what it has cost in vain others are not let run.
+	restFor = 100
+)
+
+// Gathering decides whether who is about to write a batch should let others run first,
+// so that they join it. Where the machine is busy with those who compute and join
+// nothing, each turn of theirs takes 10 ms, and a batch would wait for seconds, renewals
+// of leases with it: after a try that was too dear there is none for a hundred times as
+// long. The zero value is ready. It belongs to one goroutine.
+type Gathering struct{ rests time.Time }
+
+// Pays reports whether to let others run now.
+func (g *Gathering) Pays(now time.Time) bool { return !now.Before(g.rests) }
+
+// Took notes at now what it took to let others run, and how many came; it reports
+// whether more may come.
+func (g *Gathering) Took(now time.Time, took time.Duration, came int) bool {
+	if took > worthIt*time.Duration(max(came, 1)) {
+		g.rests = now.Add(restFor * took)
+		return false
+	}
+	return came > 0
+}
