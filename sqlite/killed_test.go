@@ -59,7 +59,7 @@ func batchForEver(path string) error {
 // half, and the tables agree.
 func TestKilledAmongOthers(t *testing.T) {
 	s := open(t, file(t), sqlite.Options{Synchronous: sqlite.Normal})
-	draw := rand.New(rand.NewPCG(9, 9)) //nolint:gosec // a test's
+	draw := rand.New(rand.NewPCG(9, 9))
 	for round := range 12 {
 		p := startProcess(t, "batches", pathOf(t, s))
 		p.line(t)

@@ -127,7 +127,7 @@ func text(n int, letter string) []byte {
 // run, requeued, failed and run again, far beyond the attempts that are kept.
 func TestOneJobManyLives(t *testing.T) {
 	b := sideBySide(t)
-	draw := rand.New(rand.NewPCG(7, 7)) //nolint:gosec // a test's
+	draw := rand.New(rand.NewPCG(7, 7))
 	sizes := []int{0, 1, 100, 511, 512, 513, 700, 1 << 20}
 	job := keyedJob("k")
 	ids := nexjob.Query{IDs: []nexjob.ID{job.ID}}
@@ -188,7 +188,7 @@ func TestOneJobManyLives(t *testing.T) {
 // TestBatchesOfAnySize: batches around the numbers of rows that go in at once, of one
 // shape and of many, come back byte for byte.
 func TestBatchesOfAnySize(t *testing.T) {
-	draw := rand.New(rand.NewPCG(8, 8)) //nolint:gosec // a test's
+	draw := rand.New(rand.NewPCG(8, 8))
 	for _, n := range []int{1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 84, 85, 127, 129, 1000} {
 		for _, mixed := range []bool{false, true} {
 			b := sideBySide(t)
@@ -239,7 +239,7 @@ func mixedJob(draw *rand.Rand, now time.Time, before []nexjob.NewJob) nexjob.New
 	case 0:
 		j.ID[0] = 0
 	case 1:
-		j.ID[0], j.ID[1] = 0xff, byte(draw.IntN(256)) //nolint:gosec // a byte
+		j.ID[0], j.ID[1] = 0xff, byte(draw.IntN(256))
 	}
 	j.Args = text([]int{0, 5, 511, 512, 513, 5000}[draw.IntN(6)], "x")
 	j.Fingerprint = nexjob.FingerprintOf(j.Args)
