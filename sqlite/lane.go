@@ -84,12 +84,16 @@ func (l *lane) connect(ctx context.Context) error {
 		_ = fresh.close()
 		return err
 	}
+	floor := l.store.floor
+	if l.rows != nil {
+		floor = l.rows.floor
+	}
 	l.conn = fresh
 	l.rows = &rows{
 		session: &session{sheet: l.store.sheet, direct: fresh},
 		known:   known{keeps: true},
 		pulses:  new(pulseText),
-		floor:   l.store.floor,
+		floor:   floor,
 	}
 	return nil
 }

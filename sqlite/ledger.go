@@ -101,7 +101,8 @@ func (r *rows) DropExpired(ctx context.Context, now time.Time, n int) (int, erro
 // Fences draws numbers. A rollback gives them back: nobody has seen them. Where the
 // file has lost writes, at a power failure under Normal or by being put back from a
 // backup, numbers that were handed out are forgotten; so none is drawn below a floor
-// that the time of Open sets, which no store opened earlier has reached.
+// that the time of Open sets, which no store opened earlier has reached, nor below those
+// that this one has drawn.
 func (r *rows) Fences(ctx context.Context, n int) (int64, error) {
 	last := int64(0)
 	err := r.each(ctx, "draw fences", func(v values) error {
@@ -111,6 +112,7 @@ func (r *rows) Fences(ctx context.Context, n int) (int64, error) {
 	if err == nil && last == 0 {
 		err = errors.New("draw fences: the counter is missing")
 	}
+	r.floor = max(r.floor, last)
 	return last - int64(n) + 1, err
 }
 
