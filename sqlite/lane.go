@@ -5,7 +5,6 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -166,31 +165,6 @@ func (l *lane) serve(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// gather returns how many calls wait, after it has let those come who are ready to:
-// callers that return from the last commit join the next one together. Package worker
-// gathers in the same way, and neither can know the other.
-func (l *lane) gather() int {
-	n := l.count()
-	for n > 0 && n < callsAtOnce {
-		before, since := n, l.host()
-		if !l.gathering.Pays(since) {
-			break
-		}
-		runtime.Gosched()
-		n = l.count()
-		if now := l.host(); !l.gathering.Took(now, now.Sub(since), n-before) {
-			break
-		}
-	}
-	return n
-}
-
-func (l *lane) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.waiting)
 }
 
 // turn runs one transaction. The calls are taken up once the write lock is held:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	driver "modernc.org/sqlite"
+	code "modernc.org/sqlite/lib"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/internal/onewriter"
@@ -103,7 +104,7 @@ func TestARefusedCommitIsForgotten(t *testing.T) {
 		}
 		hooks, ok := s.lane.conn.conn.(driver.HookRegisterer)
 		if !ok {
-			t.Fatal("the lane's connection has no hooks")
+			t.Fatalf("%T has no hooks", s.lane.conn.conn)
 		}
 		hooks.RegisterCommitHook(func() int32 { return 1 })
 	}
@@ -236,5 +237,105 @@ func TestTheLaneWaitsForNobodyWhoComputes(t *testing.T) {
 	}
 	if took := time.Since(began); took > steps/2*max(round, 20*time.Millisecond) {
 		t.Errorf("%d steps took %s, where a round of all goroutines takes %s", steps, took, round)
+	}
+}
+
+// TestClaimedInTheTransactionThatMadeThem: jobs that one transaction adds, replaces and
+// gives back are claimed by it with their own bodies, small and large.
+func TestClaimedInTheTransactionThatMadeThem(t *testing.T) {
+	now := time.Now()
+	s := testStore(t, Options{Clock: func() time.Time { return now }})
+	sized := func(key string, n int) nexjob.NewJob {
+		j := charge(key)
+		j.WhileActive = nexjob.Replace
+		j.Args = []byte(`"` + strings.Repeat(key, n) + `"`)
+		j.Fingerprint = nexjob.FingerprintOf(j.Args)
+		return j
+	}
+	add := func(jobs ...nexjob.NewJob) {
+		answers, err := s.Enqueue(t.Context(), now, jobs)
+		for i := range answers {
+			if answers[i].Err != nil || err != nil {
+				t.Errorf("enqueue: %v, %v", answers[i].Err, err)
+			}
+		}
+	}
+	claim := func(n int) []nexjob.Claimed {
+		claimed, err := s.Claim(t.Context(), now, nexjob.ClaimRequest{
+			Worker: "w", N: n, Lease: time.Minute, Queues: []string{"default"}, Kinds: []string{"charge"},
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return claimed
+	}
+	add(sized("a", 3), sized("b", 900))
+	leased := claim(2)
+	add(sized("c", 3), sized("d", 900), sized("e", 3))
+	for i := range leased { // are the caller's to change
+		clear(leased[i].Job.Args)
+	}
+	release := hold(t, s)
+	var wg sync.WaitGroup
+	var claimed []nexjob.Claimed
+	for n, f := range []func(){
+		func() {
+			_, err := s.Settle(t.Context(), now, []nexjob.Settlement{
+				{Lease: leased[0].Job.Lease(), As: nexjob.EndRetry}, {Lease: leased[1].Job.Lease(), As: nexjob.EndInterrupted},
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		},
+		func() {
+			add(sized("c", 900), sized("d", 3), sized("f", 3), sized("g", 900), sized("f", 900), sized("g", 3))
+		},
+		func() { claimed = claim(20) },
+	} {
+		wg.Go(f)
+		awaiting(t, s, n+1)
+	}
+	release()
+	wg.Wait()
+	want := map[string]int{"a": 3, "b": 900, "c": 900, "d": 3, "e": 3, "f": 900, "g": 3}
+	for i := range claimed {
+		j := &claimed[i].Job
+		if string(j.Args) != string(sized(j.Key, want[j.Key]).Args) {
+			t.Errorf("job %s is claimed with args of %d bytes: %.20q", j.Key, len(j.Args), j.Args)
+		}
+	}
+	if len(claimed) != len(want) {
+		t.Errorf("%d jobs are claimed, want %d", len(claimed), len(want))
+	}
+}
+
+// TestAFullDiskIsForgotten: a transaction that finds no room leaves nothing in the file
+// or in what is remembered of it.
+func TestAFullDiskIsForgotten(t *testing.T) {
+	s := testStore(t, Options{})
+	large := make([]nexjob.NewJob, 300)
+	for i := range large {
+		large[i] = charge(fmt.Sprint("large", i))
+		large[i].Meta = map[string]string{"page": strings.Repeat("x", 8000)}
+	}
+	for range 3 {
+		if _, err := s.Enqueue(t.Context(), time.Now(), []nexjob.NewJob{charge("small")}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.lane.conn.once(t.Context(), "PRAGMA max_page_count = 200", ignore, nil); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.Enqueue(t.Context(), time.Now(), large)
+		if !nexjob.IsTransient(err) || codeOf(err) != code.SQLITE_FULL {
+			t.Fatalf("an enqueue on a full disk is answered %v", err)
+		}
+		if n := jobsStored(t, s); n != 1 {
+			t.Fatalf("%d jobs are stored, want 1", n)
+		}
+	}
+	s.lane.disconnect() // the limit was its connection's
+	answers, err := s.Enqueue(t.Context(), time.Now(), large)
+	if err != nil || answers[299].Outcome != nexjob.Created {
+		t.Errorf("once there is room it is answered %v", err)
 	}
 }
