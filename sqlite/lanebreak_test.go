@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -212,8 +212,11 @@ func TestTheLaneWaitsForNobodyWhoComputes(t *testing.T) {
 	s := testStore(t, Options{Synchronous: Normal})
 	stop := make(chan struct{})
 	defer close(stop)
+	var computing sync.WaitGroup
 	for range 64 {
+		computing.Add(1)
 		go func() {
+			computing.Done()
 			for n := 0; ; n++ {
 				if n%(1<<16) == 0 {
 					select {
@@ -225,18 +228,18 @@ func TestTheLaneWaitsForNobodyWhoComputes(t *testing.T) {
 			}
 		}()
 	}
-	const steps = 30
-	began := time.Now()
-	runtime.Gosched()
-	round := time.Since(began) // of all who compute
-	began = time.Now()
-	for i := range steps {
-		if _, err := s.Enqueue(t.Context(), time.Now(), []nexjob.NewJob{charge(fmt.Sprint("k", i))}); err != nil {
+	computing.Wait()
+	took := make([]time.Duration, 12)
+	for i := range took {
+		began := time.Now()
+		if _, err := s.Enqueue(t.Context(), began, []nexjob.NewJob{charge(fmt.Sprint("k", i))}); err != nil {
 			t.Fatal(err)
 		}
+		took[i] = time.Since(began)
 	}
-	if took := time.Since(began); took > steps/2*max(round, 20*time.Millisecond) {
-		t.Errorf("%d steps took %s, where a round of all goroutines takes %s", steps, took, round)
+	slices.Sort(took)
+	if took[3] > 10*time.Millisecond { // for which each of them may compute
+		t.Errorf("the fastest steps took %s", took[:4])
 	}
 }
 
