@@ -6,6 +6,9 @@ const (
 	// worthIt is what letting others run may cost for each of them that comes: about what
 	// a flush of the disk costs, which it then shares.
 	worthIt = time.Millisecond
+	// few is how many are always waited for: on a busy host anything takes a few
+	// milliseconds now and then, while who computes does so for 10 ms.
+	few = 5
 	// restFor is for how many times what it has cost in vain others are not let run.
 	restFor = 100
 )
@@ -23,7 +26,7 @@ func (g *Gathering) Pays(now time.Time) bool { return !now.Before(g.rests) }
 // Took notes at now what it took to let others run, and how many came; it reports
 // whether more may come.
 func (g *Gathering) Took(now time.Time, took time.Duration, came int) bool {
-	if took > worthIt*time.Duration(max(came, 1)) {
+	if took > worthIt*time.Duration(max(came, few)) {
 		g.rests = now.Add(restFor * took)
 		return false
 	}
