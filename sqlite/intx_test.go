@@ -361,7 +361,7 @@ func TestInTxIsThereSoonAfterAnotherWriter(t *testing.T) {
 		}
 		late += time.Since(<-freed)
 	}
-	if late > rounds*25*time.Millisecond {
+	if late > rounds*60*time.Millisecond { // SQLite's own waiting comes to more than 90 each
 		t.Errorf("in %d rounds it came %s late", rounds, late)
 	}
 	var busy int

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -203,43 +202,6 @@ func TestACallerThatLeftOwnsItsInput(t *testing.T) {
 		if string(j.Args) != `{"order_id":42}` {
 			t.Fatalf("a job has the args %q", j.Args)
 		}
-	}
-}
-
-// TestTheLaneWaitsForNobodyWhoComputes: where many goroutines compute, a step does not
-// wait for a turn of each of them.
-func TestTheLaneWaitsForNobodyWhoComputes(t *testing.T) {
-	s := testStore(t, Options{Synchronous: Normal})
-	stop := make(chan struct{})
-	defer close(stop)
-	var computing sync.WaitGroup
-	for range 64 {
-		computing.Add(1)
-		go func() {
-			computing.Done()
-			for n := 0; ; n++ {
-				if n%(1<<16) == 0 {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-				}
-			}
-		}()
-	}
-	computing.Wait()
-	took := make([]time.Duration, 12)
-	for i := range took {
-		began := time.Now()
-		if _, err := s.Enqueue(t.Context(), began, []nexjob.NewJob{charge(fmt.Sprint("k", i))}); err != nil {
-			t.Fatal(err)
-		}
-		took[i] = time.Since(began)
-	}
-	slices.Sort(took)
-	if took[3] > 10*time.Millisecond { // for which each of them may compute
-		t.Errorf("the fastest steps took %s", took[:4])
 	}
 }
 
