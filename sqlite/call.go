@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"time"
 
@@ -123,25 +122,7 @@ func perform(ctx context.Context, u *onewriter.Unit, calls []*call) error {
 	return nil
 }
 
-// gather returns how many calls wait, after it has let those come who are ready to:
-// callers that return from the last commit join the next one together. Package worker
-// gathers in the same way, and neither can know the other.
-func (l *lane) gather() int {
-	n := l.count()
-	for n > 0 && n < callsAtOnce {
-		before, since := n, l.host()
-		if !l.gathering.Pays(since) {
-			break
-		}
-		runtime.Gosched()
-		n = l.count()
-		if now := l.host(); !l.gathering.Took(now, now.Sub(since), n-before) {
-			break
-		}
-	}
-	return n
-}
-
+// count returns how many calls wait.
 func (l *lane) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,8 +21,15 @@ type direct struct {
 // prepared is a statement, with room for a row: each that it returns stands there until
 // the next one comes.
 type prepared struct {
-	sqldriver.Stmt
+	statement
 	row values
+}
+
+// statement is what the driver's statements can do.
+type statement interface {
+	sqldriver.Stmt
+	sqldriver.StmtExecContext
+	sqldriver.StmtQueryContext
 }
 
 func newDirect(conn sqldriver.Conn, statements sheet) *direct {
@@ -42,14 +49,18 @@ func (d *direct) prepare(ctx context.Context, name string) (*prepared, error) {
 }
 
 func (d *direct) parse(ctx context.Context, text string) (*prepared, error) {
-	var s sqldriver.Stmt
-	var err error
-	if c, ok := d.conn.(sqldriver.ConnPrepareContext); ok {
-		s, err = c.PrepareContext(ctx, text)
-	} else {
-		s, err = d.conn.Prepare(text)
+	conn, ok := d.conn.(sqldriver.ConnPrepareContext)
+	if !ok {
+		return nil, errOldDriver
 	}
-	return &prepared{Stmt: s}, err
+	s, err := conn.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	if able, ok := s.(statement); ok {
+		return &prepared{statement: able}, nil
+	}
+	return nil, errors.Join(errOldDriver, s.Close())
 }
 
 // bind turns arguments into the form that drivers take. The result lives until the
@@ -78,11 +89,7 @@ func (d *direct) exec(ctx context.Context, name string, args []any) (int64, erro
 	if err != nil {
 		return 0, err
 	}
-	s, ok := p.Stmt.(sqldriver.StmtExecContext)
-	if !ok {
-		return 0, errOldDriver
-	}
-	result, err := s.ExecContext(ctx, named)
+	result, err := p.ExecContext(ctx, named)
 	if err != nil {
 		return 0, err
 	}
@@ -112,11 +119,7 @@ func (d *direct) read(ctx context.Context, p *prepared, take func(v values) erro
 	if err != nil {
 		return err
 	}
-	s, ok := p.Stmt.(sqldriver.StmtQueryContext)
-	if !ok {
-		return errOldDriver
-	}
-	rows, err := s.QueryContext(ctx, named)
+	rows, err := p.QueryContext(ctx, named)
 	if err != nil {
 		return err
 	}

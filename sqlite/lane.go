@@ -155,7 +155,8 @@ func (l *lane) do(ctx context.Context, c *call) error {
 func (l *lane) serve(ctx context.Context) {
 	defer close(l.ended)
 	for range l.wake {
-		for l.gather() > 0 {
+		// Callers that return from the last commit join the next one together.
+		for l.gathering.Gather(l.host, l.count, callsAtOnce) > 0 {
 			l.turn(ctx)
 		}
 		l.mu.Lock()

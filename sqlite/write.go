@@ -84,7 +84,8 @@ func (r *rows) change(ctx context.Context, w *onewriter.JobWrite) (c change, err
 	return c, err
 }
 
-// placeOf returns where a job stands: it was read before, or added by this unit.
+// placeOf returns where a stored job stands. Those that this unit added are looked up, for
+// few of them are written again.
 func (r *rows) placeOf(ctx context.Context, id nexjob.ID) (place, error) {
 	if at, ok := r.places[id]; ok {
 		return at, nil

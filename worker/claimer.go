@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/rules"
 )
 
 // maxClaim bounds one claim, and with it how many jobs a lost answer can cost a
@@ -26,7 +27,7 @@ func (w *Worker) claimer(stop, base context.Context) {
 	want := true            // there may be work that was not asked for yet
 	failures := 0           // claims that failed in a row
 	var notBefore time.Time // the back-off of a failure
-	var gathering gatherer
+	var gathering rules.Gathering
 	var asked, poll time.Time
 	for stop.Err() == nil {
 		free := 0
@@ -34,7 +35,8 @@ func (w *Worker) claimer(stop, base context.Context) {
 			free = w.freeSlots()
 		}
 		if free > 0 {
-			free = gathering.gather(w.freeSlots)
+			// Handlers that are about to return free their slots for the same claim.
+			free = gathering.Gather(time.Now, w.freeSlots, maxClaim)
 			asked = time.Now()
 			got, err := w.claim(stop, base, free)
 			switch {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/rules"
 )
 
 // settler writes how attempts ended. It has no timer: it writes what has piled up
@@ -19,7 +20,7 @@ type settler struct {
 	worker *Worker
 	ready  chan struct{}
 
-	gatherer gatherer // of work alone
+	gathering rules.Gathering // of work alone
 
 	mu    sync.Mutex
 	queue []pending
@@ -61,7 +62,7 @@ func (s *settler) waiting() int {
 
 // take returns the next batch, oldest first.
 func (s *settler) take() []pending {
-	s.gatherer.gather(s.waiting)
+	s.gathering.Gather(time.Now, s.waiting, maxSettle) // handlers about to return join the batch
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := min(len(s.queue), maxSettle)

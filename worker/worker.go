@@ -8,14 +8,12 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nexjob/nexjob"
-	"github.com/nexjob/nexjob/internal/rules"
 )
 
 // Worker runs the handlers of the kinds that it serves. Make one with New, give it
@@ -226,28 +224,6 @@ func (w *Worker) kick() {
 	case w.wake <- struct{}{}:
 	default:
 	}
-}
-
-// gatherer lets others run as long as that makes more of what is counted: handlers that
-// are about to return join the batch that is to be written, and free their slots for the
-// claim that is to be made. It waits for nobody who is not ready to run.
-type gatherer struct{ rule rules.Gathering }
-
-// gather returns how many there are after that.
-func (g *gatherer) gather(count func() int) int {
-	n := count()
-	for n > 0 {
-		before, since := n, time.Now()
-		if !g.rule.Pays(since) {
-			break
-		}
-		runtime.Gosched()
-		n = count()
-		if now := time.Now(); !g.rule.Took(now, now.Sub(since), n-before) {
-			break
-		}
-	}
-	return n
 }
 
 // random returns a number in [0, 1) for jitter.

@@ -1,6 +1,9 @@
 package rules
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
 
 const (
 	// worthIt is what letting others run may cost for each of them that comes: about what
@@ -20,12 +23,31 @@ const (
 // long. The zero value is ready. It belongs to one goroutine.
 type Gathering struct{ rests time.Time }
 
-// Pays reports whether to let others run now.
-func (g *Gathering) Pays(now time.Time) bool { return !now.Before(g.rests) }
+// Gather lets others run as long as that makes more of what is counted, up to enough, and
+// returns how many there are then. It waits for nobody who is not ready to run. The clock
+// is that of the host, which alone tells what the others took.
+func (g *Gathering) Gather(clock func() time.Time, count func() int, enough int) int {
+	n := count()
+	for n > 0 && n < enough {
+		before, since := n, clock()
+		if !g.pays(since) {
+			break
+		}
+		runtime.Gosched()
+		n = count()
+		if now := clock(); !g.took(now, now.Sub(since), n-before) {
+			break
+		}
+	}
+	return n
+}
 
-// Took notes at now what it took to let others run, and how many came; it reports
+// pays reports whether to let others run now.
+func (g *Gathering) pays(now time.Time) bool { return !now.Before(g.rests) }
+
+// took notes at now what it took to let others run, and how many came; it reports
 // whether more may come.
-func (g *Gathering) Took(now time.Time, took time.Duration, came int) bool {
+func (g *Gathering) took(now time.Time, took time.Duration, came int) bool {
 	if took > worthIt*time.Duration(max(came, few)) {
 		g.rests = now.Add(restFor * took)
 		return false
