@@ -87,7 +87,6 @@ func (s *Store) connect(path string, options Options) error {
 	if s.db, err = pool(file, users, s); err != nil {
 		return err
 	}
-	common.Add("_pragma", "cache_size(-16384)")
 	common.Add("_pragma", "wal_autocheckpoint(4000)")
 	writer, err := driver.NewConnector(file + "?" + common.Encode())
 	if err != nil {

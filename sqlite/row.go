@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"time"
@@ -81,7 +80,7 @@ func restOf(j *nexjob.Job) (string, error) {
 		j.StopReason == "" && j.Wished == 0 && len(j.Parents) == 0 && len(j.Followers) == 0 {
 		return "", nil
 	}
-	text, err := json.Marshal(rest{
+	text, err := jsonText(rest{
 		Delay: j.Delay, KeepKeyFor: j.KeepKeyFor, Interruptions: j.Interruptions, Snoozes: j.Snoozes,
 		Lookups: j.Lookups, StopReason: j.StopReason, Wished: j.Wished, Parents: len(j.Parents),
 		Followers: j.Followers,
@@ -89,7 +88,7 @@ func restOf(j *nexjob.Job) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("job %s: %w", j.ID, err)
 	}
-	return string(text), nil
+	return text, nil
 }
 
 func rowOf(j *nexjob.Job, apart bool) (row, error) {
@@ -192,10 +191,13 @@ func (s *shape) args(seq int64) []any {
 	}
 }
 
-// own are the values of "add job" that each row has for itself.
-func (r *row) own(b *body) []any {
-	key, _ := r.names()
-	return []any{r.id[:], key, r.fingerprint[:], blob(b.args)}
+// appendOwn adds the values of "add job" that a row has for itself.
+func appendOwn(args []any, j *nexjob.Job, body []byte) []any {
+	var key any
+	if j.Key != "" {
+		key = []byte(j.Key)
+	}
+	return append(args, j.ID[:], key, j.Fingerprint[:], blob(body))
 }
 
 // made is the row that "add job" makes.
@@ -314,19 +316,14 @@ func (b *body) columns() []any { return []any{blob(b.args), text(b.tags), text(b
 // bodyOf returns a job's body, and whether it is too large for the row.
 func bodyOf(j *nexjob.Job) (b body, apart bool, err error) {
 	b.args = j.Args
-	for _, list := range []struct {
-		size int
-		of   any
-		into *string
-	}{{len(j.Tags), j.Tags, &b.tags}, {len(j.Meta), j.Meta, &b.meta}} {
-		if list.size == 0 {
-			continue
-		}
-		encoded, err := json.Marshal(list.of)
-		if err != nil {
-			return body{}, false, fmt.Errorf("body of job %s: %w", j.ID, err)
-		}
-		*list.into = string(encoded)
+	if len(j.Tags) > 0 {
+		b.tags, err = jsonText(j.Tags)
+	}
+	if err == nil && len(j.Meta) > 0 {
+		b.meta, err = jsonText(j.Meta)
+	}
+	if err != nil {
+		return body{}, false, fmt.Errorf("body of job %s: %w", j.ID, err)
 	}
 	return b, len(b.args)+len(b.tags)+len(b.meta) > inlineBody, nil
 }

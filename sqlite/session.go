@@ -211,11 +211,16 @@ func list[T any](items []T, write func(T) string) string {
 	return b.String()
 }
 
+// jsonText is how a list of a column is stored.
+func jsonText(of any) (string, error) {
+	text, err := json.Marshal(of)
+	return string(text), err
+}
+
 // names lists names for a statement.
 func names(names []string) (string, error) {
 	if len(names) == 0 {
 		return "[]", nil
 	}
-	text, err := json.Marshal(names)
-	return string(text), err
+	return jsonText(names)
 }

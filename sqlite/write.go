@@ -33,8 +33,16 @@ func (s *session) Bodies(ctx context.Context, jobs []*nexjob.Job) error {
 // WriteJobs writes changed records: what frees a key before what takes it, so that
 // no moment has two active jobs under one key.
 func (r *rows) WriteJobs(ctx context.Context, writes []onewriter.JobWrite) error {
-	changes := make([]change, 0, len(writes))
-	var added []*nexjob.Job
+	isNew, isChange := 0, 0
+	for i := range writes {
+		switch w := &writes[i]; {
+		case w.Was == nil:
+			isNew++
+		case !w.Gone:
+			isChange++
+		}
+	}
+	changes, added := make([]change, 0, isChange), make([]*nexjob.Job, 0, isNew)
 	for i := range writes {
 		w := &writes[i]
 		switch {
@@ -123,14 +131,14 @@ func (r *rows) changeJobs(ctx context.Context, changes []change) error {
 // group is new jobs of one shape.
 type group struct {
 	shape shape
-	rows  []fresh
+	jobs  []fresh
 	args  []any // of their own
 }
 
-// fresh is a new job, as it is to be and as it is made.
+// fresh is a new job, and whether it has more than "add job" writes.
 type fresh struct {
-	job *nexjob.Job
-	is  row
+	job         *nexjob.Job
+	apart, rest bool
 }
 
 // addJobs writes new jobs, those of one shape together.
@@ -154,18 +162,13 @@ func (r *rows) addJobs(ctx context.Context, added []*nexjob.Job) error {
 		if large {
 			apart[j.ID], b = b, body{}
 		}
-		s := is.shape(&b)
-		g := at[s]
-		if g == nil {
-			g = &group{shape: s}
-			if i == 0 { // most often all are alike
-				g.rows, g.args = make([]fresh, 0, len(added)), make([]any, 0, addJob.own()*len(added))
-			}
-			at[s] = g
-			groups = append(groups, g)
+		g := groupOf(&groups, at, is.shape(&b))
+		if i == 0 { // most often all are alike
+			g.jobs, g.args = make([]fresh, 0, len(added)), make([]any, 0, addJob.own()*len(added))
 		}
-		g.rows = append(g.rows, fresh{job: j, is: is})
-		g.args = append(g.args, is.own(&b)...)
+		rest := is != is.made() || len(j.Attempts) > 0 || len(j.Parents) > 0 || len(j.Result) > 0
+		g.jobs = append(g.jobs, fresh{job: j, apart: large, rest: rest})
+		g.args = appendOwn(g.args, j, b.args)
 	}
 	seq, err := r.above(ctx)
 	if err != nil {
@@ -175,10 +178,25 @@ func (r *rows) addJobs(ctx context.Context, added []*nexjob.Job) error {
 		if err := r.addGroup(ctx, g, seq, apart); err != nil {
 			return err
 		}
-		seq += int64(len(g.rows))
+		seq += int64(len(g.jobs))
 	}
 	r.seq = seq - 1
 	return nil
+}
+
+// groupOf finds or makes the group of a shape. The newest is looked at first, for hashing
+// a shape costs more than comparing it.
+func groupOf(groups *[]*group, at map[shape]*group, s shape) *group {
+	if n := len(*groups); n > 0 && (*groups)[n-1].shape == s {
+		return (*groups)[n-1]
+	}
+	if g, ok := at[s]; ok {
+		return g
+	}
+	g := &group{shape: s}
+	at[s] = g
+	*groups = append(*groups, g)
+	return g
 }
 
 // addGroup writes new jobs of one shape, from a place on.
@@ -186,36 +204,49 @@ func (r *rows) addGroup(ctx context.Context, g *group, seq int64, apart map[nexj
 	if err := r.insert(ctx, addJob, func(done int) []any { return g.shape.args(seq + int64(done)) }, g.args); err != nil {
 		return err
 	}
-	for i := range g.rows {
-		f := &g.rows[i]
-		if b, large := apart[f.job.ID]; large {
+	for _, f := range g.jobs {
+		if f.apart {
+			b := apart[f.job.ID]
 			if _, err := r.exec(ctx, "put body", append([]any{seq}, b.columns()...)...); err != nil {
 				return err
 			}
 		}
-		if name, args := f.is.update(f.is.made(), seq); name != "" {
-			if _, err := r.exec(ctx, name, args...); err != nil {
+		if f.rest {
+			if err := r.addRest(ctx, f, seq); err != nil {
 				return err
 			}
-		}
-		if err := r.writeExtras(ctx, &nexjob.Job{}, f.job); err != nil {
-			return err
 		}
 		seq++
 	}
 	return nil
 }
 
+// addRest writes of a new job what "add job" does not.
+func (r *rows) addRest(ctx context.Context, f fresh, seq int64) error {
+	is, err := rowOf(f.job, f.apart)
+	if err != nil {
+		return err
+	}
+	if name, args := is.update(is.made(), seq); name != "" {
+		if _, err := r.exec(ctx, name, args...); err != nil {
+			return err
+		}
+	}
+	return r.writeExtras(ctx, &nexjob.Job{}, f.job)
+}
+
 // insert adds rows, as many of them at a time as there is a statement for. common
 // returns the values that they have in common, after some are done.
 func (r *rows) insert(ctx context.Context, a adding, common func(done int) []any, own []any) error {
 	done := 0
+	var args []any
 	for _, n := range rowsAtOnce() {
 		for len(own) >= n*a.own() {
-			args := own[:n*a.own()]
+			args = args[:0]
 			if common != nil {
-				args = append(common(done), args...)
+				args = append(args, common(done)...)
 			}
+			args = append(args, own[:n*a.own()]...)
 			if _, err := r.exec(ctx, a.rows(n), args...); err != nil {
 				return err
 			}
