@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 )
@@ -141,12 +140,8 @@ func (k Kind[T]) fill(o Options) Options {
 // worker can read a newer producer's args; anything after the value is an error.
 func (k Kind[T]) Decode(args []byte) (T, error) {
 	var value T
-	decoder := json.NewDecoder(bytes.NewReader(args))
-	if err := decoder.Decode(&value); err != nil {
+	if err := json.Unmarshal(args, &value); err != nil {
 		return value, fmt.Errorf("nexjob: args of kind %q do not decode: %w", k.name, err)
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return value, fmt.Errorf("nexjob: args of kind %q go on after their end", k.name)
 	}
 	return value, nil
 }

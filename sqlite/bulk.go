@@ -52,57 +52,76 @@ func (c *change) endedWell() (stamp, bool) {
 	return c.is.endedAt, same && c.was.state == int64(nexjob.Processing)
 }
 
-// writeBulk writes the changes that go together and returns the others.
-func (r *rows) writeBulk(ctx context.Context, changes []change) (rest []*change, err error) {
-	leases, ends := make(map[leaseAs][]*change), make(map[stamp][]*change)
-	for i := range changes {
-		c := &changes[i]
-		if as, ok := c.leased(); ok {
-			leases[as] = append(leases[as], c)
-		} else if at, ok := c.endedWell(); ok {
-			ends[at] = append(ends[at], c)
-		} else {
-			rest = append(rest, c)
+// bulk holds changes of stored jobs, those that go together apart from the rest.
+type bulk struct {
+	leases map[leaseAs][]placed
+	ends   map[stamp][]placed
+	rest   []*change
+}
+
+// placed is a change of which only the place, and a fence, are told one by one.
+type placed struct {
+	seq, fence int64
+	write      *onewriter.JobWrite
+}
+
+// add takes a change in.
+func (b *bulk) add(c *change) {
+	p := placed{seq: c.seq, fence: c.is.fence, write: c.write}
+	if as, ok := c.leased(); ok {
+		if b.leases == nil {
+			b.leases = make(map[leaseAs][]placed)
 		}
+		b.leases[as] = append(b.leases[as], p)
+	} else if at, ok := c.endedWell(); ok {
+		if b.ends == nil {
+			b.ends = make(map[stamp][]placed)
+		}
+		b.ends[at] = append(b.ends[at], p)
+	} else {
+		alone := *c
+		b.rest = append(b.rest, &alone)
 	}
-	for as, group := range leases {
-		slices.SortFunc(group, func(a, b *change) int { return cmp.Compare(a.is.fence, b.is.fence) })
-		first, last := group[0].is.fence, group[len(group)-1].is.fence
+}
+
+// writeBulk writes the changes that go together. Leases whose fences do not follow one
+// another join the rest.
+func (r *rows) writeBulk(ctx context.Context, b *bulk) error {
+	for as, group := range b.leases {
+		slices.SortFunc(group, func(a, b placed) int { return cmp.Compare(a.fence, b.fence) })
+		first, last := group[0].fence, group[len(group)-1].fence
 		if last-first != int64(len(group))-1 || len(group) == 1 {
-			rest = append(rest, group...)
+			for _, p := range group {
+				c, err := r.change(ctx, p.write)
+				if err != nil {
+					return err
+				}
+				b.rest = append(b.rest, &c)
+			}
 			continue
 		}
 		if _, err := r.exec(ctx, "lease jobs", first, as.worker, as.startedAt.arg(), as.until.arg(), as.leaseNs,
-			places(seqs(group))); err != nil {
-			return nil, err
+			places(group)); err != nil {
+			return err
 		}
 	}
-	for at, group := range ends {
-		if _, err := r.exec(ctx, "end jobs well", at.arg(), places(seqs(group))); err != nil {
-			return nil, err
+	for at, group := range b.ends {
+		if _, err := r.exec(ctx, "end jobs well", at.arg(), places(group)); err != nil {
+			return err
 		}
 	}
-	return rest, nil
-}
-
-// seqs are the places of jobs.
-func seqs(changes []*change) []int64 {
-	at := make([]int64, len(changes))
-	for i, c := range changes {
-		at[i] = c.seq
-	}
-	return at
+	return nil
 }
 
 // places lists places for a statement.
-func places(at []int64) string {
+func places(at []placed) string {
 	text := make([]byte, 0, 12*len(at))
 	text = append(text, '[')
-	for i, seq := range at {
+	for i := range at {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		text = strconv.AppendInt(text, seq, 10)
+		text = strconv.AppendInt(text, at[i].seq, 10)
 	}
 	return string(append(text, ']'))
 }

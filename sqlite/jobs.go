@@ -62,7 +62,11 @@ func (r *rows) Due(
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, some...)
+		if len(found) == 0 {
+			found = some
+		} else {
+			found = append(found, some...)
+		}
 	}
 	return found, nil
 }
@@ -73,21 +77,21 @@ func (r *rows) dueOf(
 	ctx context.Context, now time.Time, queue string, priority int64, kinds []string, n int,
 ) ([]nexjob.Job, error) {
 	if len(kinds) == 1 {
-		return r.jobs(ctx, "jobs due", queue, priority, kinds[0], now.UnixMicro(), n)
+		return r.jobs(ctx, "jobs due", min(n, 100), queue, priority, kinds[0], now.UnixMicro(), n)
 	}
 	served, err := names(kinds)
 	if err != nil {
 		return nil, err
 	}
-	var at []int64
+	var at []placed
 	err = r.each(ctx, "places due", func(v values) error {
-		at = append(at, v.int64(0))
+		at = append(at, placed{seq: v.int64(0)})
 		return nil
 	}, served, queue, priority, now.UnixMicro(), n)
 	if err != nil || len(at) == 0 {
 		return nil, err
 	}
-	found, err := r.jobs(ctx, "jobs at", places(at))
+	found, err := r.jobs(ctx, "jobs at", len(at), places(at))
 	slices.SortFunc(found, func(a, b nexjob.Job) int {
 		return cmp.Or(a.DueAt.Compare(b.DueAt), a.ID.Compare(b.ID))
 	})
@@ -96,7 +100,7 @@ func (r *rows) dueOf(
 
 // Leased returns jobs whose lease has ended.
 func (r *rows) Leased(ctx context.Context, now time.Time, n int) ([]nexjob.Job, error) {
-	return r.jobs(ctx, "jobs leased", now.UnixMicro(), n)
+	return r.jobs(ctx, "jobs leased", 0, now.UnixMicro(), n)
 }
 
 // Select returns the oldest jobs that a query selects.
@@ -106,12 +110,12 @@ func (r *rows) Select(ctx context.Context, now time.Time, q nexjob.Query, n int)
 
 // Children returns the jobs that wait for parents.
 func (r *rows) Children(ctx context.Context, parents []nexjob.ID) ([]nexjob.Job, error) {
-	return r.jobs(ctx, "children", hexIDs(parents))
+	return r.jobs(ctx, "children", 0, hexIDs(parents))
 }
 
-// jobs reads whole records but for large bodies.
-func (s *session) jobs(ctx context.Context, name string, args ...any) ([]nexjob.Job, error) {
-	c := s.collect(0)
+// jobs reads whole records but for large bodies. There is room for so many at once.
+func (s *session) jobs(ctx context.Context, name string, room int, args ...any) ([]nexjob.Job, error) {
+	c := s.collect(room)
 	if err := s.each(ctx, name, c.take, args...); err != nil {
 		return nil, err
 	}
@@ -155,11 +159,13 @@ func (s *session) collect(n int) *collector {
 }
 
 func (c *collector) take(v values) error {
-	has, err := v.job()
+	c.found = append(c.found, nexjob.Job{})
+	at := len(c.found) - 1
+	has, err := v.job(&c.found[at])
 	if err != nil {
 		return err
 	}
-	id := has.job.ID
+	id := c.found[at].ID
 	c.in.stands(id, place{seq: has.seq, apart: has.flags&flagApart != 0})
 	if has.attempts > 0 {
 		c.attempts = append(c.attempts, id)
@@ -171,9 +177,8 @@ func (c *collector) take(v values) error {
 		c.results = append(c.results, id)
 	}
 	if has.flags&flagTold != 0 {
-		c.told = append(c.told, len(c.found))
+		c.told = append(c.told, at)
 	}
-	c.found = append(c.found, has.job)
 	return nil
 }
 

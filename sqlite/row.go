@@ -255,19 +255,17 @@ func (r *row) update(was row, seq int64) (name string, args []any) {
 	}
 }
 
-// stored is a job as {job} reads it, with what it says of other tables.
+// stored is what a job's row says of where it stands and of other tables.
 type stored struct {
-	job      nexjob.Job
 	seq      int64
 	flags    int64
 	attempts int
 	parents  int
 }
 
-// job reads the columns of {job}.
-func (v values) job() (stored, error) {
+// job reads the columns of {job} into a job.
+func (v values) job(j *nexjob.Job) (stored, error) {
 	s := stored{seq: v.int64(0), flags: v.int64(20), attempts: v.int(23)}
-	j := &s.job
 	*j = nexjob.Job{
 		ID:    v.id(1),
 		State: nexjob.State(v.int64(2)), //nolint:gosec // written from a State
@@ -286,7 +284,7 @@ func (v values) job() (stored, error) {
 	if j.Operation.IsZero() {
 		j.Operation = j.ID
 	}
-	if err := v.tagsAndMeta(32, j); err != nil {
+	if err := v.tagsAndMeta(32, j); err != nil || v.empty(30) {
 		return s, err
 	}
 	var more rest

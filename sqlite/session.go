@@ -145,13 +145,15 @@ func (v values) fingerprint(i int) nexjob.Fingerprint {
 	return f
 }
 
+// empty reports whether a column holds no text.
+func (v values) empty(i int) bool { return v[i] == nil || v[i] == "" }
+
 // decode reads a JSON column, empty meaning nothing.
 func (v values) decode(i int, into any) error {
-	text := v.text(i)
-	if text == "" {
+	if v.empty(i) {
 		return nil
 	}
-	return json.Unmarshal([]byte(text), into)
+	return json.Unmarshal([]byte(v.text(i)), into)
 }
 
 // micros is how a time is stored: NULL for none.

@@ -33,16 +33,14 @@ func (s *session) Bodies(ctx context.Context, jobs []*nexjob.Job) error {
 // WriteJobs writes changed records: what frees a key before what takes it, so that
 // no moment has two active jobs under one key.
 func (r *rows) WriteJobs(ctx context.Context, writes []onewriter.JobWrite) error {
-	isNew, isChange := 0, 0
+	fresh := 0
 	for i := range writes {
-		switch w := &writes[i]; {
-		case w.Was == nil:
-			isNew++
-		case !w.Gone:
-			isChange++
+		if writes[i].Was == nil {
+			fresh++
 		}
 	}
-	changes, added := make([]change, 0, isChange), make([]*nexjob.Job, 0, isNew)
+	added := make([]*nexjob.Job, 0, fresh)
+	var together bulk
 	for i := range writes {
 		w := &writes[i]
 		switch {
@@ -55,12 +53,12 @@ func (r *rows) WriteJobs(ctx context.Context, writes []onewriter.JobWrite) error
 			if err != nil {
 				return err
 			}
-			changes = append(changes, c)
+			together.add(&c)
 		default:
 			added = append(added, w.Job)
 		}
 	}
-	if err := r.changeJobs(ctx, changes); err != nil {
+	if err := r.changeJobs(ctx, &together); err != nil {
 		return err
 	}
 	if len(added) > 0 {
@@ -98,6 +96,10 @@ func (r *rows) placeOf(ctx context.Context, id nexjob.ID) (place, error) {
 	if at, ok := r.places[id]; ok {
 		return at, nil
 	}
+	return r.findPlace(ctx, id)
+}
+
+func (r *rows) findPlace(ctx context.Context, id nexjob.ID) (place, error) {
 	at := place{seq: -1}
 	err := r.each(ctx, "place", func(v values) error {
 		at = place{seq: v.int64(0), apart: v.int64(1)&flagApart != 0}
@@ -109,14 +111,14 @@ func (r *rows) placeOf(ctx context.Context, id nexjob.ID) (place, error) {
 	return at, err
 }
 
-// changeJobs writes jobs that are stored, those that ended first.
-func (r *rows) changeJobs(ctx context.Context, changes []change) error {
-	rest, err := r.writeBulk(ctx, changes)
-	if err != nil {
+// changeJobs writes jobs that are stored: those that go together, then the others, those
+// that ended first.
+func (r *rows) changeJobs(ctx context.Context, together *bulk) error {
+	if err := r.writeBulk(ctx, together); err != nil {
 		return err
 	}
 	for _, ended := range []bool{true, false} {
-		for _, c := range rest {
+		for _, c := range together.rest {
 			if c.write.Job.State.Terminal() != ended {
 				continue
 			}

@@ -154,6 +154,7 @@ func (u *Unit) take(
 	if err != nil {
 		return nil, 0, err
 	}
+	claimed = slices.Grow(claimed, len(live))
 	for i, j := range live {
 		lookup := j.State == nexjob.Uncertain
 		rules.Claim(j, u.now, fence+int64(i), ask)

@@ -202,12 +202,14 @@ func (u *Unit) load(ctx context.Context, ids []nexjob.ID) error {
 // adopt takes records that a query returned, unless the unit knows them already. They
 // belong to the unit from then on.
 func (u *Unit) adopt(found []nexjob.Job) {
+	slots := make([]jobSlot, len(found))
 	for i := range found {
 		s := u.jobs[found[i].ID]
 		if s != nil && (s.there || s.was != nil || s.dirty) {
 			continue
 		}
-		u.jobs[found[i].ID] = &jobSlot{job: found[i], was: &found[i], there: true}
+		slots[i] = jobSlot{job: found[i], was: &found[i], there: true}
+		u.jobs[found[i].ID] = &slots[i]
 	}
 }
 
