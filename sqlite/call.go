@@ -122,6 +122,50 @@ func perform(ctx context.Context, u *onewriter.Unit, calls []*call) error {
 	return nil
 }
 
+// load is the calls of one transaction, in the order in which they were taken up.
+type load struct {
+	calls []*call
+	items int
+	open  bool // calls that come while it runs may join
+}
+
+// take takes up calls for a transaction, as many as it has room for: renewals before all
+// others, which keep their order.
+func (l *lane) take(into *load) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	slices.SortStableFunc(l.waiting, func(a, b *call) int { return urgency(a.sort) - urgency(b.sort) })
+	taken := 0
+	for _, c := range l.waiting {
+		if n := len(into.calls); n > 0 && (n >= callsAtOnce || into.items+c.size > itemsAtOnce) {
+			break
+		}
+		into.calls = append(into.calls, c)
+		into.items += c.size
+		taken++
+	}
+	l.waiting = append(l.waiting[:0], l.waiting[taken:]...)
+}
+
+// urgency puts renewals before everything else that waits.
+func urgency(s sortOfCall) int {
+	if s == renewing {
+		return 0
+	}
+	return 1
+}
+
+// latest is the time of calls that are taken up together.
+func latest(calls []*call) time.Time {
+	now := calls[0].wait.Add(calls[0].now)
+	for _, c := range calls[1:] {
+		if at := c.wait.Add(c.now); at.After(now) {
+			now = at
+		}
+	}
+	return now
+}
+
 // count returns how many calls wait.
 func (l *lane) count() int {
 	l.mu.Lock()

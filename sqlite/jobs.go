@@ -77,7 +77,7 @@ func (r *rows) dueOf(
 	ctx context.Context, now time.Time, queue string, priority int64, kinds []string, n int,
 ) ([]nexjob.Job, error) {
 	if len(kinds) == 1 {
-		return r.jobs(ctx, "jobs due", min(n, 100), queue, priority, kinds[0], now.UnixMicro(), n)
+		return r.freshOrWhole(ctx, queue, priority, min(n, 100), "jobs due", queue, priority, kinds[0], now.UnixMicro(), n)
 	}
 	served, err := names(kinds)
 	if err != nil {
@@ -91,11 +91,40 @@ func (r *rows) dueOf(
 	if err != nil || len(at) == 0 {
 		return nil, err
 	}
-	found, err := r.jobs(ctx, "jobs at", len(at), places(at))
-	slices.SortFunc(found, func(a, b nexjob.Job) int {
+	found, err := r.freshOrWhole(ctx, queue, priority, len(at), "due at", places(at))
+	inOrder(found)
+	return found, err
+}
+
+// freshOrWhole reads jobs of one queue and priority with a statement of {due}.
+func (r *rows) freshOrWhole(
+	ctx context.Context, queue string, priority int64, room int, name string, args ...any,
+) ([]nexjob.Job, error) {
+	found := make([]nexjob.Job, 0, room)
+	var whole []placed
+	err := r.each(ctx, name, func(v values) error {
+		if seq := v.int64(0); v.bool(10) {
+			found = append(found, v.fresh(queue, priority))
+			r.stands(found[len(found)-1].ID, place{seq: seq})
+		} else {
+			whole = append(whole, placed{seq: seq})
+		}
+		return nil
+	}, args...)
+	if err != nil || len(whole) == 0 {
+		return found, err
+	}
+	others, err := r.jobs(ctx, "jobs at", len(whole), places(whole))
+	found = append(found, others...)
+	inOrder(found)
+	return found, err
+}
+
+// inOrder puts jobs of one queue and priority in the order in which they are claimed.
+func inOrder(jobs []nexjob.Job) {
+	slices.SortFunc(jobs, func(a, b nexjob.Job) int {
 		return cmp.Or(a.DueAt.Compare(b.DueAt), a.ID.Compare(b.ID))
 	})
-	return found, err
 }
 
 // Leased returns jobs whose lease has ended.

@@ -180,7 +180,9 @@ func (l *lane) turn(ctx context.Context) {
 	err = l.begin(ctx)
 	switch {
 	case err == nil:
-		l.run(ctx, l.take())
+		calls := &load{open: true}
+		l.take(calls)
+		l.run(ctx, calls)
 	case ctx.Err() != nil:
 		l.refuse(nexjob.ErrClosed)
 	case isBusy(err): // somebody holds the file: wait on, as long as anyone does
@@ -229,30 +231,6 @@ func askAgain(waited time.Duration) time.Duration {
 	return min(max(waited/256, time.Millisecond), 20*time.Millisecond)
 }
 
-// take takes up the calls of one transaction: renewals before all others, which
-// keep their order.
-func (l *lane) take() []*call {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	slices.SortStableFunc(l.waiting, func(a, b *call) int { return urgency(a.sort) - urgency(b.sort) })
-	n, items := 0, 0
-	for n < len(l.waiting) && n < callsAtOnce && (n == 0 || items+l.waiting[n].size <= itemsAtOnce) {
-		items += l.waiting[n].size
-		n++
-	}
-	taken := slices.Clone(l.waiting[:n])
-	l.waiting = append(l.waiting[:0], l.waiting[n:]...)
-	return taken
-}
-
-// urgency puts renewals before everything else that waits.
-func urgency(s sortOfCall) int {
-	if s == renewing {
-		return 0
-	}
-	return 1
-}
-
 // refuse answers an error to all who wait.
 func (l *lane) refuse(err error) {
 	l.mu.Lock()
@@ -271,18 +249,18 @@ func finish(calls []*call, err error) {
 
 // run does the calls in the transaction that has begun, and, when that fails, each
 // in one of its own, so that a bad one fails alone.
-func (l *lane) run(ctx context.Context, calls []*call) {
+func (l *lane) run(ctx context.Context, calls *load) {
 	whole := context.WithoutCancel(ctx)
-	if len(calls) == 0 {
+	if len(calls.calls) == 0 {
 		l.rollback(whole)
 		return
 	}
 	err := l.together(whole, calls)
-	if err == nil || len(calls) == 1 || errors.Is(err, nexjob.ErrOutcomeUnknown) {
-		finish(calls, err)
+	if err == nil || len(calls.calls) == 1 || errors.Is(err, nexjob.ErrOutcomeUnknown) {
+		finish(calls.calls, err)
 		return
 	}
-	for _, c := range calls {
+	for _, c := range calls.calls {
 		finish([]*call{c}, l.alone(ctx, c))
 	}
 }
@@ -293,7 +271,7 @@ func (l *lane) alone(ctx context.Context, c *call) error {
 		err := l.begin(ctx)
 		switch {
 		case err == nil:
-			return l.together(context.WithoutCancel(ctx), []*call{c})
+			return l.together(context.WithoutCancel(ctx), &load{calls: []*call{c}})
 		case ctx.Err() != nil:
 			return nexjob.ErrClosed
 		case !isBusy(err):
@@ -307,14 +285,8 @@ func (l *lane) alone(ctx context.Context, c *call) error {
 
 // together does calls in the transaction that has begun and commits it. A step that
 // changed nothing is rolled back: there is nothing to flush.
-func (l *lane) together(ctx context.Context, calls []*call) error {
-	now := calls[0].wait.Add(calls[0].now)
-	for _, c := range calls[1:] {
-		if at := c.wait.Add(c.now); at.After(now) {
-			now = at
-		}
-	}
-	wrote, rings, err := l.unit(ctx, now, calls)
+func (l *lane) together(ctx context.Context, calls *load) error {
+	wrote, rings, err := l.unit(ctx, calls)
 	if err != nil {
 		l.rows.forget()
 	}
@@ -336,9 +308,10 @@ func (l *lane) together(ctx context.Context, calls []*call) error {
 	return nil
 }
 
-// unit does the calls in the transaction that has begun, short of its commit. A panic
-// becomes an error; whose it is shows when each call is done alone.
-func (l *lane) unit(ctx context.Context, now time.Time, calls []*call) (wrote, rings bool, err error) {
+// unit does the calls in the transaction that has begun, short of its commit, and those
+// that come while it is at it: they share the flush to the disk. A panic becomes an error;
+// whose it is shows when each call is done alone.
+func (l *lane) unit(ctx context.Context, calls *load) (wrote, rings bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = &panicError{value: r, stack: debug.Stack()}
@@ -348,9 +321,19 @@ func (l *lane) unit(ctx context.Context, now time.Time, calls []*call) (wrote, r
 	if err := l.rows.refresh(ctx); err != nil {
 		return false, false, err
 	}
-	unit, err := onewriter.Begin(ctx, l.rows, now)
-	if err == nil {
-		err = perform(ctx, unit, calls)
+	unit, err := onewriter.Begin(ctx, l.rows, latest(calls.calls))
+	for done := 0; err == nil && done < len(calls.calls); {
+		come := calls.calls[done:]
+		if done > 0 {
+			unit.Advance(latest(come))
+			err = unit.Flush(ctx)
+		}
+		if err == nil {
+			err = perform(ctx, unit, come)
+		}
+		if done = len(calls.calls); err == nil && calls.open {
+			l.take(calls)
+		}
 	}
 	if err != nil {
 		return false, false, err

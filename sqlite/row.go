@@ -298,6 +298,17 @@ func (v values) job(j *nexjob.Job) (stored, error) {
 	return s, nil
 }
 
+// fresh is a job of which {due} says that it is fresh.
+func (v values) fresh(queue string, priority int64) nexjob.Job {
+	id := v.id(1)
+	return nexjob.Job{
+		ID: id, Operation: id, State: nexjob.Enqueued, Kind: v.text(2), Queue: queue,
+		Priority: nexjob.Priority(priority), //nolint:gosec // written from a Priority
+		Key:      v.text(3), Fingerprint: v.fingerprint(4), EnqueuedAt: v.time(5), DueAt: v.time(6),
+		Timeout: v.duration(7), MaxAttempts: v.int(8), Args: v.bytes(9),
+	}
+}
+
 // inlineBody is up to how many bytes a body stands in the job's own row. Every change
 // of a job rewrites its row, so a larger one would be written again and again.
 const inlineBody = 512

@@ -9,6 +9,18 @@ j.seq, j.id, j.state, j.kind, j.queue, j.priority, j.key, j.operation, j.fingerp
   j.settled_fence, j.settled_as, j.open_effects, j.receipts, j.receipt_bytes, j.reason, j.more,
   j.args, j.tags, j.meta
 
+-- part: due
+-- Each column that is read has its price, and most jobs that are claimed are fresh: all that
+-- is not read of them is as "add job" makes it. The others are read whole.
+j.seq, j.id, j.kind, j.key, j.fingerprint, j.enqueued_at, j.due_at, j.timeout_ns, j.max_attempts, j.args,
+  CASE WHEN j.state = 1 AND j.flags = 0 AND j.fence = 0 AND j.more = '' AND j.reason = ''
+    AND j.operation IS NULL AND j.deadline IS NULL AND j.tags IS NULL AND j.meta IS NULL
+    AND j.worker = '' AND j.lease_ns = 0 AND j.tries = 0 AND j.crashes = 0 AND j.attempts = 0
+    AND j.settled_fence = 0 AND j.settled_as = 0
+    AND j.open_effects = 0 AND j.receipts = 0 AND j.receipt_bytes = 0
+    AND j.started_at IS NULL AND j.ended_at IS NULL AND j.lease_until IS NULL
+  THEN 1 ELSE 0 END
+
 -- Reading jobs.
 
 -- name: jobs by id
@@ -16,7 +28,8 @@ SELECT {job} FROM json_each(?) e CROSS JOIN nexjob_jobs j ON j.id = unhex(e.valu
 
 -- name: jobs due
 -- One queue, priority and kind, in the order of the index.
-SELECT {job} FROM nexjob_jobs j INDEXED BY nexjob_jobs_due
+SELECT {due}
+FROM nexjob_jobs j INDEXED BY nexjob_jobs_due
 WHERE j.queue = ? AND j.priority = ? AND j.kind = ?
   AND j.due_at IS NOT NULL AND j.state IN (1, 4) AND j.due_at <= ?
 ORDER BY j.due_at, j.id LIMIT ?
@@ -33,6 +46,9 @@ ORDER BY j.due_at, j.id LIMIT ?5
 
 -- name: jobs at
 SELECT {job} FROM json_each(?) e CROSS JOIN nexjob_jobs j ON j.seq = e.value
+
+-- name: due at
+SELECT {due} FROM json_each(?) e CROSS JOIN nexjob_jobs j ON j.seq = e.value
 
 -- name: priorities due
 -- The priorities of a queue that have a due job of the kinds.

@@ -47,7 +47,7 @@ func (w *Worker) start(base context.Context, a *attempt) {
 		w.countLost(a, why, w.board.lapsed(a, why))
 	}, func() { w.abandonTimedOut(a, timeout) })
 	w.stats.count(func(c *Counts) { c.Claimed++ })
-	go func() {
+	w.crew.run(base, w.slots.Load(), func() {
 		defer cancel(nil)
 		ctx, gate := nexjob.WithOpenTx(ctx)
 		a.run.gate = gate
@@ -57,7 +57,7 @@ func (w *Worker) start(base context.Context, a *attempt) {
 			defer stopTimer()
 		}
 		w.work(ctx, a)
-	}()
+	})
 }
 
 // work calls the handler. Whatever the handler does to its goroutine, its attempt
@@ -87,6 +87,7 @@ func (w *Worker) panicked(value any, goexit bool) error {
 // goroutine, the try has failed, and the job is not held for ever.
 func (w *Worker) finish(ctx context.Context, a *attempt, err error) {
 	defer w.kick()
+	defer w.crowd.left(a)
 	defer w.board.returned(a)
 	finished := false
 	defer func() {

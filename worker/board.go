@@ -27,6 +27,7 @@ type attempt struct {
 	run     *Run
 	cancel  context.CancelCauseFunc // of the handler's context
 	started time.Time
+	crowd   int // that it started in; 0: none
 
 	phase   phase
 	live    bool          // the handler's goroutine has not ended
@@ -41,10 +42,9 @@ type attempt struct {
 	grace   time.Duration // of overdue
 }
 
-// board knows every attempt of a worker from its claim until its handler has ended
-// and its settlement is written or let go. Every change of phase is made here,
-// under one lock, so that a handler's return, a time-out, a lost lease and a stop
-// cannot each end the same attempt.
+// board knows every attempt of a worker from its claim until its handler has ended and
+// its settlement is written or let go. Every change of phase is made here, under one lock:
+// a handler's return, a time-out, a lost lease and a stop cannot each end an attempt.
 type board struct {
 	mu       sync.Mutex
 	attempts map[nexjob.Lease]*attempt

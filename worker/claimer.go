@@ -36,6 +36,7 @@ func (w *Worker) claimer(stop, base context.Context) {
 		}
 		if free > 0 {
 			// Handlers that are about to return free their slots for the same claim.
+			w.crowd.await()
 			free = gathering.Gather(time.Now, w.freeSlots, maxClaim)
 			asked = time.Now()
 			got, err := w.claim(stop, base, free)
@@ -131,6 +132,7 @@ func (w *Worker) claim(stop, base context.Context, n int) (int, error) {
 	case time.Since(asked) > w.options.Lease/3:
 		attempts = w.renewLate(base, attempts)
 	}
+	w.crowd.gather(attempts)
 	for _, a := range attempts {
 		w.start(base, a)
 	}

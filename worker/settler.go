@@ -62,7 +62,10 @@ func (s *settler) waiting() int {
 
 // take returns the next batch, oldest first.
 func (s *settler) take() []pending {
-	s.gathering.Gather(time.Now, s.waiting, maxSettle) // handlers about to return join the batch
+	if s.waiting() > 0 { // handlers that are about to return join the batch
+		s.worker.crowd.await()
+	}
+	s.gathering.Gather(time.Now, s.waiting, maxSettle)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := min(len(s.queue), maxSettle)

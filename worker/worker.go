@@ -27,6 +27,8 @@ type Worker struct {
 
 	slots   atomic.Int64
 	board   *board
+	crew    *crew
+	crowd   crowd
 	settler *settler
 	dues    *dues
 	stats   stats
@@ -67,6 +69,7 @@ func New(store nexjob.Storage, options Options) *Worker {
 		options:  options,
 		log:      options.Logger,
 		board:    newBoard(),
+		crew:     newCrew(),
 		dues:     new(dues),
 		wake:     make(chan struct{}, 1),
 		handlers: make(map[string]*handler),

@@ -86,6 +86,18 @@ func Join(rows Rows, now time.Time) *Unit {
 	}
 }
 
+// Advance moves the unit's time on, for steps that join it after others were done. It
+// never goes back.
+func (u *Unit) Advance(now time.Time) {
+	if now = rules.Micro(now); !now.After(u.now) {
+		return
+	}
+	u.now = now
+	if u.beat {
+		u.pulse.Beat(now)
+	}
+}
+
 // Rings reports whether the unit made a job claimable or ended one.
 func (u *Unit) Rings() bool { return u.rang }
 
