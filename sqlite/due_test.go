@@ -35,6 +35,7 @@ func TestDueReadsWhatIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer rows.Close()
 	columns := make(map[string]any)
 	for rows.Next() {
 		var name, sort string

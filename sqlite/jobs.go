@@ -19,6 +19,13 @@ type rows struct {
 	pulses *pulseText
 	floor  int64 // of fences
 	keys   keyNotes
+	added  span
+}
+
+// span is the places of the jobs that a flush has added, and how many of them have keys.
+type span struct {
+	first, last int64
+	keyed       int
 }
 
 // Jobs returns stored jobs.

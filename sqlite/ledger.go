@@ -252,7 +252,7 @@ func (r *rows) WriteKeys(ctx context.Context, put []*nexjob.KeyRow, gone []strin
 			changed = append(changed, k)
 		}
 	}
-	if err := r.insert(ctx, addKey, nil, added); err != nil {
+	if err := r.addKeys(ctx, added); err != nil {
 		return err
 	}
 	for _, k := range changed {
@@ -271,6 +271,24 @@ func (r *rows) WriteKeys(ctx context.Context, put []*nexjob.KeyRow, gone []strin
 	}
 	r.keys.left = nil
 	return nil
+}
+
+// addKeys adds rows of keys to jobs that are stored. Where they are those of the jobs that
+// the flush has added, SQLite has the values already.
+func (r *rows) addKeys(ctx context.Context, added []any) error {
+	fresh, keys := r.added, len(added)/addKey.own()
+	r.added = span{}
+	if fresh.keyed != keys {
+		return r.insert(ctx, addKey, nil, added)
+	}
+	if keys == 0 {
+		return nil
+	}
+	n, err := r.exec(ctx, "add keys of jobs", fresh.first, fresh.last)
+	if err == nil && n != int64(keys) {
+		err = fmt.Errorf("%d keys were added for %d jobs", n, keys)
+	}
+	return err
 }
 
 // keyNotes follow, for the length of a transaction, which job each key names, so

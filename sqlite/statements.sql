@@ -233,6 +233,9 @@ ORDER BY k.until, k.key LIMIT ?
 -- The key of a stored job, which has the rest; the few rows that say more are changed next.
 INSERT INTO nexjob_keys (key, job) VALUES (?, ?)
 
+-- name: add keys of jobs
+INSERT INTO nexjob_keys (key, job) SELECT key, id FROM nexjob_jobs WHERE seq BETWEEN ? AND ? AND key IS NOT NULL
+
 -- name: change key
 UPDATE nexjob_keys SET job = ?, kind = ?, fingerprint = ?, operation = ?, ended = ?, until = ?, cleared = ?
 WHERE key = ?

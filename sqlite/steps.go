@@ -48,9 +48,16 @@ func (s *Store) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJob
 // ownJobs copies jobs with all that a caller could change.
 func ownJobs(jobs []nexjob.NewJob) []nexjob.NewJob {
 	own := slices.Clone(jobs)
+	size := 0
+	for i := range own {
+		size += len(own[i].Args)
+	}
+	all := make([]byte, 0, size) // of all args, so that there is one to make
 	for i := range own {
 		n := &own[i]
-		n.Args, n.Meta = bytes.Clone(n.Args), maps.Clone(n.Meta)
+		begin := len(all)
+		all = append(all, n.Args...)
+		n.Args, n.Meta = all[begin:len(all):len(all)], maps.Clone(n.Meta)
 		n.Tags, n.Parents, n.Aliases = slices.Clone(n.Tags), slices.Clone(n.Parents), slices.Clone(n.Aliases)
 	}
 	return own

@@ -33,6 +33,7 @@ func (s *session) Bodies(ctx context.Context, jobs []*nexjob.Job) error {
 // WriteJobs writes changed records: what frees a key before what takes it, so that
 // no moment has two active jobs under one key.
 func (r *rows) WriteJobs(ctx context.Context, writes []onewriter.JobWrite) error {
+	r.added = span{}
 	fresh := 0
 	for i := range writes {
 		if writes[i].Was == nil {
@@ -152,6 +153,7 @@ func (r *rows) addJobs(ctx context.Context, added []*nexjob.Job) error {
 	for i, j := range added {
 		if j.Key != "" { // it is about to name the job
 			r.keys.name(j.Key, j.ID)
+			r.added.keyed++
 		}
 		b, large, err := bodyOf(j)
 		if err != nil {
@@ -176,13 +178,14 @@ func (r *rows) addJobs(ctx context.Context, added []*nexjob.Job) error {
 	if err != nil {
 		return err
 	}
+	r.added.first = seq
 	for _, g := range groups {
 		if err := r.addGroup(ctx, g, seq, apart); err != nil {
 			return err
 		}
 		seq += int64(len(g.jobs))
 	}
-	r.seq = seq - 1
+	r.seq, r.added.last = seq-1, seq-1
 	return nil
 }
 

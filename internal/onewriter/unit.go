@@ -19,6 +19,7 @@ type Unit struct {
 	now  time.Time
 
 	jobs     map[nexjob.ID]*jobSlot
+	touched  []*jobSlot // in the order of their first change
 	keys     map[string]*keySlot
 	noJob    jobSlot // stands for every job that is known not to be stored
 	noKey    keySlot // the like
@@ -133,25 +134,22 @@ func (u *Unit) End(ctx context.Context) (wrote bool, err error) {
 }
 
 func (u *Unit) flushJobs(ctx context.Context, last bool) error {
-	dirty := 0
-	for _, s := range u.jobs {
-		if s.dirty {
-			dirty++
+	writes := make([]JobWrite, 0, len(u.touched))
+	for _, s := range u.touched {
+		if s.dirty && (s.there || s.was != nil) {
+			writes = append(writes, JobWrite{Job: &s.job, Was: s.was, Body: s.body, Gone: !s.there})
 		}
-	}
-	writes := make([]JobWrite, 0, dirty)
-	for _, s := range u.jobs {
-		if !s.dirty || !s.there && s.was == nil {
-			continue
-		}
-		writes = append(writes, JobWrite{Job: &s.job, Was: s.was, Body: s.body, Gone: !s.there})
 		s.dirty, s.body = false, false
 	}
+	u.touched = u.touched[:0]
 	if len(writes) == 0 {
 		return nil
 	}
 	u.wrote = true
-	slices.SortFunc(writes, func(a, b JobWrite) int { return a.Job.ID.Compare(b.Job.ID) })
+	byID := func(a, b JobWrite) int { return a.Job.ID.Compare(b.Job.ID) }
+	if !slices.IsSortedFunc(writes, byID) {
+		slices.SortFunc(writes, byID)
+	}
 	if err := u.rows.WriteJobs(ctx, writes); err != nil || last {
 		return err
 	}
@@ -234,28 +232,40 @@ func (u *Unit) job(id nexjob.ID) *nexjob.Job {
 }
 
 // changed marks a job's record to be written.
-func (u *Unit) changed(j *nexjob.Job) { u.jobs[j.ID].dirty = true }
+func (u *Unit) changed(j *nexjob.Job) { u.touch(u.jobs[j.ID]) }
+
+// touch marks a slot to be written.
+func (u *Unit) touch(s *jobSlot) {
+	if !s.dirty {
+		s.dirty = true
+		u.touched = append(u.touched, s)
+	}
+}
 
 // rechosen marks a job's record to be written with its body.
 func (u *Unit) rechosen(j *nexjob.Job) {
-	u.jobs[j.ID].dirty, u.jobs[j.ID].body = true, true
+	s := u.jobs[j.ID]
+	s.body = true
+	u.touch(s)
 	u.chosen = true
 }
 
 func (u *Unit) add(j nexjob.Job) *nexjob.Job {
 	u.family = u.family || len(j.Parents) > 0
 	u.chosen = true
-	s := &jobSlot{job: j, there: true, body: true, dirty: true}
+	s := &jobSlot{job: j, there: true, body: true}
 	if old := u.jobs[j.ID]; old != nil {
-		s.was = old.was
+		s.was, old.dirty = old.was, false
 	}
 	u.jobs[j.ID] = s
+	u.touch(s)
 	return &s.job
 }
 
 func (u *Unit) remove(j *nexjob.Job) {
 	s := u.jobs[j.ID]
-	s.there, s.dirty = false, true
+	s.there = false
+	u.touch(s)
 	u.loose[j.Operation] = true
 }
 
