@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nexjob/nexjob"
@@ -190,27 +189,39 @@ func text(t string) any {
 
 // hexIDs lists IDs for a statement.
 func hexIDs(ids []nexjob.ID) string {
-	return list(ids, func(id nexjob.ID) string { return hex.EncodeToString(id[:]) })
+	text := make([]byte, 0, len(ids)*(2*len(nexjob.ID{})+3)+2)
+	for i := range ids {
+		text = appendHex(text, ids[i][:])
+	}
+	return listed(text)
 }
 
 // hexKeys lists keys for a statement.
 func hexKeys(keys []string) string {
-	return list(keys, func(key string) string { return hex.EncodeToString([]byte(key)) })
+	size := 2
+	for _, key := range keys {
+		size += 2*len(key) + 3
+	}
+	text := make([]byte, 0, size)
+	for _, key := range keys {
+		text = appendHex(text, []byte(key))
+	}
+	return listed(text)
 }
 
-func list[T any](items []T, write func(T) string) string {
-	var b strings.Builder
-	b.WriteByte('[')
-	for i, item := range items {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteByte('"')
-		b.WriteString(write(item))
-		b.WriteByte('"')
+// appendHex adds an item to a list that listed ends.
+func appendHex(list, item []byte) []byte {
+	list = append(list, ',', '"')
+	list = hex.AppendEncode(list, item)
+	return append(list, '"')
+}
+
+func listed(list []byte) string {
+	if len(list) == 0 {
+		return "[]"
 	}
-	b.WriteByte(']')
-	return b.String()
+	list[0] = '['
+	return string(append(list, ']'))
 }
 
 // jsonText is how a list of a column is stored.
