@@ -195,6 +195,69 @@ func TestGathering(t *testing.T) {
 	}
 }
 
+// TestACallJoins: one that comes while a transaction runs is done in it, at its own time.
+func TestACallJoins(t *testing.T) {
+	s := testStore(t, Options{})
+	var first, second *onewriter.Unit
+	answered := make(chan error)
+	opens := &single[int]{step: func(u *onewriter.Unit, ctx context.Context) (int, error) {
+		first = u
+		go func() {
+			joins := &single[int]{step: func(u *onewriter.Unit, ctx context.Context) (int, error) {
+				second = u
+				_, err := u.Enqueue(ctx, []nexjob.NewJob{charge("joins")})
+				return 0, err
+			}}
+			answered <- s.write(t.Context(), "join", time.Now(), &call{sort: amending, size: 1, work: joins})
+		}()
+		awaiting(t, s, 1)
+		_, err := u.Enqueue(ctx, []nexjob.NewJob{charge("opens")})
+		return 0, err
+	}}
+	if err := s.write(t.Context(), "open", time.Now(), &call{sort: amending, size: 1, work: opens}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
+		t.Fatal(err)
+	}
+	if first != second {
+		t.Error("a call that came in time got a transaction of its own")
+	}
+	page, err := s.Find(t.Context(), time.Now(), nexjob.Query{})
+	if err != nil || len(page.Jobs) != 2 {
+		t.Fatal(err, page.Jobs)
+	}
+	if opened, joined := page.Jobs[0], page.Jobs[1]; !joined.EnqueuedAt.After(opened.EnqueuedAt) {
+		t.Errorf("who joined is enqueued at %s, who came before at %s", joined.EnqueuedAt, opened.EnqueuedAt)
+	}
+}
+
+// TestWhatFailedIsForgotten: what the lane would remember of a transaction that is rolled
+// back is not believed: a lease that nobody was given ends nothing.
+func TestWhatFailedIsForgotten(t *testing.T) {
+	s := testStore(t, Options{})
+	if _, err := s.Enqueue(t.Context(), time.Now(), []nexjob.NewJob{charge("k")}); err != nil {
+		t.Fatal(err)
+	}
+	var lease nexjob.Lease
+	bad := &single[int]{step: func(u *onewriter.Unit, ctx context.Context) (int, error) {
+		claimed, err := u.Claim(ctx, ask(1))
+		lease = claimed[0].Job.Lease()
+		return 0, errors.Join(err, u.Flush(ctx), errPoison)
+	}}
+	if err := s.write(t.Context(), "poison", time.Now(), &call{sort: amending, size: 1, work: bad}); !errors.Is(err, errPoison) {
+		t.Fatal(err)
+	}
+	settled, err := s.Settle(t.Context(), time.Now(), []nexjob.Settlement{{Lease: lease, As: nexjob.EndSucceeded}})
+	if err != nil || !errors.Is(settled[0].Err, nexjob.ErrLeaseLost) {
+		t.Errorf("a lease that was rolled back is answered %v, %+v", err, settled)
+	}
+	page, err := s.Find(t.Context(), time.Now(), nexjob.Query{})
+	if err != nil || page.Jobs[0].State != nexjob.Enqueued {
+		t.Errorf("%v: the job is %+v", err, page.Jobs)
+	}
+}
+
 func ask(n int) nexjob.ClaimRequest {
 	return nexjob.ClaimRequest{
 		Worker: "w", N: n, Lease: 30 * time.Second, Queues: []string{"default"}, Kinds: []string{"charge"},
