@@ -87,6 +87,8 @@ func (s *Store) connect(path string, options Options) error {
 	if s.db, err = pool(file, users, s); err != nil {
 		return err
 	}
+	// The page cache keeps SQLite's 2 MB: once a split has moved pages, a commit walks over
+	// all that it holds (record 0007).
 	common.Add("_pragma", "wal_autocheckpoint(4000)")
 	writer, err := driver.NewConnector(file + "?" + common.Encode())
 	if err != nil {
