@@ -93,6 +93,9 @@ func New(store nexjob.Storage, options Options) *Worker {
 // Handle gives a worker the handler of a kind, which also works the jobs that were
 // enqueued under the kind's former names. A mistake, such as a kind that has a
 // handler already, or a call after Run has begun, comes out of Run.
+//
+// Goroutines are used for one job after another, so a handler that locks its thread unlocks
+// it again before it returns.
 func Handle[T any](w *Worker, k nexjob.Kind[T], h func(context.Context, *Run, T) error) {
 	var call func(ctx context.Context, run *Run) error
 	if h != nil {
