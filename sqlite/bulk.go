@@ -59,7 +59,8 @@ type bulk struct {
 	rest   []*change
 }
 
-// placed is a change of which only the place, and a fence, are told one by one.
+// placed is a job in the list of a statement, which knows it by its place alone. A change
+// adds its fence, and the write that it comes from.
 type placed struct {
 	seq, fence int64
 	write      *onewriter.JobWrite

@@ -122,29 +122,33 @@ func perform(ctx context.Context, u *onewriter.Unit, calls []*call) error {
 	return nil
 }
 
-// load is the calls of one transaction, in the order in which they were taken up.
-type load struct {
+// batch is the calls of one transaction, in the order in which they were taken up.
+type batch struct {
 	calls []*call
 	items int
 	open  bool // calls that come while it runs may join
 }
 
-// take takes up calls for a transaction, as many as it has room for: renewals before all
-// others, which keep their order.
-func (l *lane) take(into *load) {
+// take takes up calls for an open batch, as many as it has room for, and returns them:
+// renewals before all others, which keep their order.
+func (l *lane) take(b *batch) []*call {
+	if !b.open {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	slices.SortStableFunc(l.waiting, func(a, b *call) int { return urgency(a.sort) - urgency(b.sort) })
 	taken := 0
 	for _, c := range l.waiting {
-		if n := len(into.calls); n > 0 && (n >= callsAtOnce || into.items+c.size > itemsAtOnce) {
+		if n := len(b.calls); n > 0 && (n >= callsAtOnce || b.items+c.size > itemsAtOnce) {
 			break
 		}
-		into.calls = append(into.calls, c)
-		into.items += c.size
+		b.calls = append(b.calls, c)
+		b.items += c.size
 		taken++
 	}
-	l.waiting = append(l.waiting[:0], l.waiting[taken:]...)
+	l.waiting = slices.Delete(l.waiting, 0, taken)
+	return b.calls[len(b.calls)-taken:]
 }
 
 // urgency puts renewals before everything else that waits.

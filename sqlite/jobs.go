@@ -22,7 +22,8 @@ type rows struct {
 	added  span
 }
 
-// span is the places of the jobs that a flush has added, and how many of them have keys.
+// span is the places of the jobs that a flush has added, first to last, and how many of
+// them have keys.
 type span struct {
 	first, last int64
 	keyed       int
@@ -79,7 +80,7 @@ func (r *rows) Due(
 }
 
 // dueOf returns claimable jobs of one queue and priority in order. Those of several
-// kinds are put in order before their rows are read, for whole rows are dear to sort.
+// kinds are put in order before their rows are read, for SQLite sorts whole rows dearly.
 func (r *rows) dueOf(
 	ctx context.Context, now time.Time, queue string, priority int64, kinds []string, n int,
 ) ([]nexjob.Job, error) {
@@ -103,7 +104,8 @@ func (r *rows) dueOf(
 	return found, err
 }
 
-// freshOrWhole reads jobs of one queue and priority with a statement of {due}.
+// freshOrWhole reads jobs of one queue and priority with a statement of {due}, in its order
+// where all are fresh and else in that of claims. Those that are not fresh are read whole.
 func (r *rows) freshOrWhole(
 	ctx context.Context, queue string, priority int64, room int, name string, args ...any,
 ) ([]nexjob.Job, error) {

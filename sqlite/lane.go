@@ -22,9 +22,9 @@ const (
 )
 
 // lane is the one writer of a process. It owns the connection that writes and runs
-// the calls that wait in one transaction: at once when it is idle, and while a
-// commit is under way the next ones gather. What it runs is not interrupted by the
-// context of a caller, for others share the transaction.
+// the calls that wait in one transaction, at once when it is idle. Those that come while
+// it runs join it, and while its commit is under way the next ones gather. What it runs is
+// not interrupted by the context of a caller, for others share the transaction.
 type lane struct {
 	store     *Store
 	connector sqldriver.Connector
@@ -180,9 +180,9 @@ func (l *lane) turn(ctx context.Context) {
 	err = l.begin(ctx)
 	switch {
 	case err == nil:
-		calls := &load{open: true}
-		l.take(calls)
-		l.run(ctx, calls)
+		b := &batch{open: true}
+		l.take(b)
+		l.run(ctx, b)
 	case ctx.Err() != nil:
 		l.refuse(nexjob.ErrClosed)
 	case isBusy(err): // somebody holds the file: wait on, as long as anyone does
@@ -249,18 +249,18 @@ func finish(calls []*call, err error) {
 
 // run does the calls in the transaction that has begun, and, when that fails, each
 // in one of its own, so that a bad one fails alone.
-func (l *lane) run(ctx context.Context, calls *load) {
+func (l *lane) run(ctx context.Context, b *batch) {
 	whole := context.WithoutCancel(ctx)
-	if len(calls.calls) == 0 {
+	if len(b.calls) == 0 {
 		l.rollback(whole)
 		return
 	}
-	err := l.together(whole, calls)
-	if err == nil || len(calls.calls) == 1 || errors.Is(err, nexjob.ErrOutcomeUnknown) {
-		finish(calls.calls, err)
+	err := l.together(whole, b)
+	if err == nil || len(b.calls) == 1 || errors.Is(err, nexjob.ErrOutcomeUnknown) {
+		finish(b.calls, err)
 		return
 	}
-	for _, c := range calls.calls {
+	for _, c := range b.calls {
 		finish([]*call{c}, l.alone(ctx, c))
 	}
 }
@@ -271,7 +271,7 @@ func (l *lane) alone(ctx context.Context, c *call) error {
 		err := l.begin(ctx)
 		switch {
 		case err == nil:
-			return l.together(context.WithoutCancel(ctx), &load{calls: []*call{c}})
+			return l.together(context.WithoutCancel(ctx), &batch{calls: []*call{c}})
 		case ctx.Err() != nil:
 			return nexjob.ErrClosed
 		case !isBusy(err):
@@ -285,8 +285,8 @@ func (l *lane) alone(ctx context.Context, c *call) error {
 
 // together does calls in the transaction that has begun and commits it. A step that
 // changed nothing is rolled back: there is nothing to flush.
-func (l *lane) together(ctx context.Context, calls *load) error {
-	wrote, rings, err := l.unit(ctx, calls)
+func (l *lane) together(ctx context.Context, b *batch) error {
+	wrote, rings, err := l.unit(ctx, b)
 	if err != nil {
 		l.rows.forget()
 	}
@@ -311,7 +311,7 @@ func (l *lane) together(ctx context.Context, calls *load) error {
 // unit does the calls in the transaction that has begun, short of its commit, and those
 // that come while it is at it: they share the flush to the disk. A panic becomes an error;
 // whose it is shows when each call is done alone.
-func (l *lane) unit(ctx context.Context, calls *load) (wrote, rings bool, err error) {
+func (l *lane) unit(ctx context.Context, b *batch) (wrote, rings bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = &panicError{value: r, stack: debug.Stack()}
@@ -321,22 +321,21 @@ func (l *lane) unit(ctx context.Context, calls *load) (wrote, rings bool, err er
 	if err := l.rows.refresh(ctx); err != nil {
 		return false, false, err
 	}
-	unit, err := onewriter.Begin(ctx, l.rows, latest(calls.calls))
-	for done := 0; err == nil && done < len(calls.calls); {
-		come := calls.calls[done:]
-		if done > 0 {
-			unit.Advance(latest(come))
-			err = unit.Flush(ctx)
-		}
-		if err == nil {
-			err = perform(ctx, unit, come)
-		}
-		if done = len(calls.calls); err == nil && calls.open {
-			l.take(calls)
-		}
-	}
+	unit, err := onewriter.Begin(ctx, l.rows, latest(b.calls))
 	if err != nil {
 		return false, false, err
+	}
+	if err := perform(ctx, unit, b.calls); err != nil {
+		return false, false, err
+	}
+	for late := l.take(b); len(late) > 0; late = l.take(b) {
+		if err := unit.Flush(ctx); err != nil {
+			return false, false, err
+		}
+		unit.Advance(latest(late))
+		if err := perform(ctx, unit, late); err != nil {
+			return false, false, err
+		}
 	}
 	wrote, err = unit.End(ctx)
 	return wrote, unit.Rings(), err

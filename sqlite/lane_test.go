@@ -242,7 +242,9 @@ func TestWhatFailedIsForgotten(t *testing.T) {
 	var lease nexjob.Lease
 	bad := &single[int]{step: func(u *onewriter.Unit, ctx context.Context) (int, error) {
 		claimed, err := u.Claim(ctx, ask(1))
-		lease = claimed[0].Job.Lease()
+		if len(claimed) > 0 {
+			lease = claimed[0].Job.Lease()
+		}
 		return 0, errors.Join(err, u.Flush(ctx), errPoison)
 	}}
 	if err := s.write(t.Context(), "poison", time.Now(), &call{sort: amending, size: 1, work: bad}); !errors.Is(err, errPoison) {

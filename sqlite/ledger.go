@@ -274,7 +274,8 @@ func (r *rows) WriteKeys(ctx context.Context, put []*nexjob.KeyRow, gone []strin
 }
 
 // addKeys adds rows of keys to jobs that are stored. Where they are those of the jobs that
-// the flush has added, SQLite has the values already.
+// the flush has added, SQLite has the values already. Equal numbers tell: a new row is that
+// of a job which is added or put back, and no step does both.
 func (r *rows) addKeys(ctx context.Context, added []any) error {
 	fresh, keys := r.added, len(added)/addKey.own()
 	r.added = span{}

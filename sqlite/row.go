@@ -146,9 +146,7 @@ func toldAttempt(j *nexjob.Job) nexjob.Attempt {
 
 // names are the columns by which a job is found, as far as they may be none.
 func (r *row) names() (key, operation any) {
-	if r.key != "" {
-		key = []byte(r.key)
-	}
+	key = blob([]byte(r.key))
 	if r.operation != r.id {
 		operation = r.operation[:]
 	}
@@ -191,13 +189,10 @@ func (s *shape) args(seq int64) []any {
 	}
 }
 
-// appendOwn adds the values of "add job" that a row has for itself.
-func appendOwn(args []any, j *nexjob.Job, body []byte) []any {
-	var key any
-	if j.Key != "" {
-		key = []byte(j.Key)
-	}
-	return append(args, j.ID[:], key, j.Fingerprint[:], blob(body))
+// appendOwn adds the values of "add job" that a job has for itself. Its args are handed in,
+// for they may stand apart.
+func appendOwn(values []any, j *nexjob.Job, args []byte) []any {
+	return append(values, j.ID[:], blob([]byte(j.Key)), j.Fingerprint[:], blob(args))
 }
 
 // made is the row that "add job" makes.

@@ -209,7 +209,8 @@ func hexKeys(keys []string) string {
 	return listed(text)
 }
 
-// appendHex adds an item to a list that listed ends.
+// appendHex adds an item to a list that listed completes: each comes with a comma before
+// it, the first of which becomes the bracket.
 func appendHex(list, item []byte) []byte {
 	list = append(list, ',', '"')
 	list = hex.AppendEncode(list, item)
@@ -224,7 +225,7 @@ func listed(list []byte) string {
 	return string(append(list, ']'))
 }
 
-// jsonText is how a list of a column is stored.
+// jsonText is how what a column holds as JSON is stored.
 func jsonText(of any) (string, error) {
 	text, err := json.Marshal(of)
 	return string(text), err

@@ -34,13 +34,13 @@ func (s *session) Bodies(ctx context.Context, jobs []*nexjob.Job) error {
 // no moment has two active jobs under one key.
 func (r *rows) WriteJobs(ctx context.Context, writes []onewriter.JobWrite) error {
 	r.added = span{}
-	fresh := 0
+	adds := 0
 	for i := range writes {
 		if writes[i].Was == nil {
-			fresh++
+			adds++
 		}
 	}
-	added := make([]*nexjob.Job, 0, fresh)
+	added := make([]*nexjob.Job, 0, adds)
 	var together bulk
 	for i := range writes {
 		w := &writes[i]
@@ -91,8 +91,8 @@ func (r *rows) change(ctx context.Context, w *onewriter.JobWrite) (c change, err
 	return c, err
 }
 
-// placeOf returns where a stored job stands. Those that this unit added are looked up, for
-// few of them are written again.
+// placeOf returns where a stored job stands. One that this unit added is asked for, since
+// few of them are written again and none is noted.
 func (r *rows) placeOf(ctx context.Context, id nexjob.ID) (place, error) {
 	if at, ok := r.places[id]; ok {
 		return at, nil
@@ -100,6 +100,8 @@ func (r *rows) placeOf(ctx context.Context, id nexjob.ID) (place, error) {
 	return r.findPlace(ctx, id)
 }
 
+// findPlace asks the file where a job stands. Apart from placeOf, whose usual way else
+// would put the ID on the heap.
 func (r *rows) findPlace(ctx context.Context, id nexjob.ID) (place, error) {
 	at := place{seq: -1}
 	err := r.each(ctx, "place", func(v values) error {

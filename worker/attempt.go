@@ -25,7 +25,7 @@ func (w *Worker) newAttempt(c *nexjob.Claimed, asked, now time.Time) *attempt {
 	return a
 }
 
-// start runs an attempt's handler in a goroutine of its own.
+// start has the crew run an attempt's handler.
 func (w *Worker) start(base context.Context, a *attempt) {
 	if a.handler == nil {
 		a.phase, a.live = settling, false

@@ -7,20 +7,19 @@ import (
 	"time"
 )
 
-// crew runs the handlers. Its goroutines are kept, as a server keeps those of its
-// connections: a new one would have to grow its stack again for every job, which costs
-// more than all else that starting a handler does. Whatever a handler leaves behind in its
-// goroutine, such as a locked thread, the next one finds. A goroutine that a handler ends
-// is not replaced before it is needed.
+// crew runs the handlers. Its goroutines are kept, for a new one would have to grow its
+// stack again for every job, which costs more than all else that starting a handler does.
+// Whatever a handler leaves behind in its goroutine, such as a locked thread, the next one
+// finds. A goroutine that a handler ends is not replaced before it is needed.
 type crew struct {
-	next chan func()
+	next chan func() // taken by those that are idle
 	idle atomic.Int64
 }
 
 func newCrew() *crew { return &crew{next: make(chan func())} }
 
-// run runs f in a goroutine. Of those that are idle afterwards as many as keep are kept,
-// until ctx ends.
+// run runs f in an idle goroutine, or else in a new one, which stays afterwards if fewer
+// than keep are idle, until ctx ends.
 func (c *crew) run(ctx context.Context, keep int64, f func()) {
 	select {
 	case c.next <- f:
@@ -45,14 +44,14 @@ func (c *crew) member(ctx context.Context, keep int64, f func()) {
 	}
 }
 
-// crowd is the handlers of the newest claim, when they are many. Most often they take
+// crowd is the handlers of the newest claim that started many. Most often they take
 // about as long as each other. So those that return at once are waited for, a moment at
 // most: they are settled and their slots are filled in one transaction, and not in many
 // small ones that each cost a flush of the disk.
 type crowd struct {
 	mu      sync.Mutex
 	number  int
-	running int
+	running int           // of the crowd of that number
 	until   time.Time     // nobody is waited for any longer
 	gone    chan struct{} // closed when all have returned
 }

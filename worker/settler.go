@@ -13,9 +13,9 @@ import (
 	"github.com/nexjob/nexjob/internal/rules"
 )
 
-// settler writes how attempts ended. It has no timer: it writes what has piled up
-// as soon as the previous write has ended, so batches grow by themselves under load
-// and a lone settlement waits for nobody.
+// settler writes how attempts ended: what has piled up as soon as the previous write has
+// ended, so batches grow by themselves under load. A settlement waits for nobody but a
+// crowd, and for that a moment at most.
 type settler struct {
 	worker *Worker
 	ready  chan struct{}
@@ -62,7 +62,8 @@ func (s *settler) waiting() int {
 
 // take returns the next batch, oldest first.
 func (s *settler) take() []pending {
-	if s.waiting() > 0 { // handlers that are about to return join the batch
+	// Handlers that are about to return join the batch.
+	if s.waiting() > 0 {
 		s.worker.crowd.await()
 	}
 	s.gathering.Gather(time.Now, s.waiting, maxSettle)

@@ -94,8 +94,8 @@ func New(store nexjob.Storage, options Options) *Worker {
 // enqueued under the kind's former names. A mistake, such as a kind that has a
 // handler already, or a call after Run has begun, comes out of Run.
 //
-// Each job has a goroutine to itself, which may have run other handlers before: a handler
-// that locks its thread unlocks it.
+// Goroutines are used for one job after another, so a handler that locks its thread unlocks
+// it again before it returns.
 func Handle[T any](w *Worker, k nexjob.Kind[T], h func(context.Context, *Run, T) error) {
 	var call func(ctx context.Context, run *Run) error
 	if h != nil {

@@ -19,7 +19,7 @@ type Unit struct {
 	now  time.Time
 
 	jobs     map[nexjob.ID]*jobSlot
-	touched  []*jobSlot // in the order of their first change
+	touched  []*jobSlot // since the last flush, in order of their first change: that is most often by ID
 	keys     map[string]*keySlot
 	noJob    jobSlot // stands for every job that is known not to be stored
 	noKey    keySlot // the like
@@ -146,10 +146,7 @@ func (u *Unit) flushJobs(ctx context.Context, last bool) error {
 		return nil
 	}
 	u.wrote = true
-	byID := func(a, b JobWrite) int { return a.Job.ID.Compare(b.Job.ID) }
-	if !slices.IsSortedFunc(writes, byID) {
-		slices.SortFunc(writes, byID)
-	}
+	slices.SortFunc(writes, func(a, b JobWrite) int { return a.Job.ID.Compare(b.Job.ID) })
 	if err := u.rows.WriteJobs(ctx, writes); err != nil || last {
 		return err
 	}
@@ -234,7 +231,7 @@ func (u *Unit) job(id nexjob.ID) *nexjob.Job {
 // changed marks a job's record to be written.
 func (u *Unit) changed(j *nexjob.Job) { u.touch(u.jobs[j.ID]) }
 
-// touch marks a slot to be written.
+// touch marks a slot to be written, once.
 func (u *Unit) touch(s *jobSlot) {
 	if !s.dirty {
 		s.dirty = true
@@ -255,7 +252,7 @@ func (u *Unit) add(j nexjob.Job) *nexjob.Job {
 	u.chosen = true
 	s := &jobSlot{job: j, there: true, body: true}
 	if old := u.jobs[j.ID]; old != nil {
-		s.was, old.dirty = old.was, false
+		s.was, old.dirty = old.was, false // the new slot is written in its stead
 	}
 	u.jobs[j.ID] = s
 	u.touch(s)
