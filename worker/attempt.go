@@ -34,6 +34,7 @@ func (w *Worker) start(base context.Context, a *attempt) {
 		w.settler.add(a, nexjob.Settlement{
 			Lease: a.lease, As: nexjob.EndSnoozed, Delay: time.Minute, Error: errStrayKind.Error(),
 		})
+		w.crowd.left(a)
 		return
 	}
 	timeout := a.run.job.Timeout

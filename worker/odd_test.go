@@ -300,3 +300,39 @@ func TestPanicsEverywhere(t *testing.T) {
 		}
 	}
 }
+
+// careless answers claims with jobs of whatever kind.
+type careless struct{ *memory.Store }
+
+func (s careless) Claim(ctx context.Context, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
+	ask.Kinds = []string{kindA.Name(), "stray"}
+	return s.Store.Claim(ctx, now, ask)
+}
+
+// TestStrayKindsAreGivenBack: jobs of kinds that nobody asked for go back at once, and
+// those beside them that return at once do not wait for them.
+func TestStrayKindsAreGivenBack(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var ids []nexjob.ID
+		for i := range 20 {
+			if i%2 == 0 {
+				ids = append(ids, b.enqueue(nexjob.Options{}))
+			} else {
+				ids = append(ids, b.add(nexjob.RawJob("stray", nil, nexjob.Options{})))
+			}
+		}
+		w := worker.New(careless{b.store.Store}, worker.Options{Slots: 20, Logger: quiet()})
+		worker.Handle(w, kindA, func(context.Context, *worker.Run, args) error { return nil })
+		b.start(w)
+		synctest.Wait()
+		for i, id := range ids {
+			want := nexjob.Succeeded
+			if i%2 == 1 {
+				want = nexjob.Scheduled
+			}
+			if j := b.job(id); j.ReportedState(time.Now()) != want {
+				t.Errorf("job %d is %s at once, want %s", i, j.ReportedState(time.Now()), want)
+			}
+		}
+	})
+}
