@@ -77,7 +77,7 @@ func New(store nexjob.Storage, options Options) *Worker {
 	}
 	own := nexjob.NewID().String()
 	w.name = options.Name + "-" + own[len(own)-8:]
-	w.slots.Store(int64(options.Slots))
+	w.setSlots(options.Slots)
 	w.settler = newSettler(w)
 	if store == nil {
 		w.mistakes = append(w.mistakes, errors.New("worker: New was given no storage"))
@@ -93,6 +93,9 @@ func New(store nexjob.Storage, options Options) *Worker {
 // Handle gives a worker the handler of a kind, which also works the jobs that were
 // enqueued under the kind's former names. A mistake, such as a kind that has a
 // handler already, or a call after Run has begun, comes out of Run.
+//
+// Goroutines serve one handler after another: a handler that locks its goroutine to a
+// thread must unlock it before it returns.
 func Handle[T any](w *Worker, k nexjob.Kind[T], h func(context.Context, *Run, T) error) {
 	var call func(ctx context.Context, run *Run) error
 	if h != nil {
@@ -146,8 +149,13 @@ func (w *Worker) Name() string { return w.name }
 // SetSlots changes how many handlers run at once. A smaller number takes effect as
 // running handlers return. Fewer than one is one.
 func (w *Worker) SetSlots(n int) {
-	w.slots.Store(int64(max(n, 1)))
+	w.setSlots(max(n, 1))
 	w.kick()
+}
+
+func (w *Worker) setSlots(n int) {
+	w.slots.Store(int64(n))
+	w.crew.keep(int64(n))
 }
 
 // Run works until ctx ends, then stops gracefully: it claims nothing more, leaves
