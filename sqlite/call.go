@@ -144,7 +144,7 @@ func (l *lane) take(into *load) {
 		into.items += c.size
 		taken++
 	}
-	l.waiting = append(l.waiting[:0], l.waiting[taken:]...)
+	l.waiting = slices.Delete(l.waiting, 0, taken)
 }
 
 // urgency puts renewals before everything else that waits.

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
@@ -223,5 +224,29 @@ func TestWhatJoinsFailsAlone(t *testing.T) {
 	wg.Wait()
 	if err := <-closed; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCallsThatAreDoneAreLetGo: an idle lane holds nothing of what it was given.
+func TestCallsThatAreDoneAreLetGo(t *testing.T) {
+	s := testStore(t, Options{})
+	release := hold(t, s)
+	var wg sync.WaitGroup
+	for i := range 5 {
+		wg.Go(func() {
+			if _, err := s.Enqueue(t.Context(), time.Now(), []nexjob.NewJob{charge(fmt.Sprint(i))}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	awaiting(t, s, 5)
+	release()
+	wg.Wait()
+	s.lane.mu.Lock()
+	defer s.lane.mu.Unlock()
+	for i, c := range s.lane.waiting[:cap(s.lane.waiting)] {
+		if c != nil {
+			t.Errorf("call %d of %d is held", i+1, cap(s.lane.waiting))
+		}
 	}
 }
