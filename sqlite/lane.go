@@ -204,16 +204,18 @@ func (l *lane) enter(ctx context.Context) (leave func(), err error) {
 
 // begin takes the file's write lock, waiting at most for the busy time. It asks more
 // often than SQLite's own waiting does, which comes to sleep for 100 ms: a busy writer
-// in another process leaves the file free for moments only.
+// in another process leaves the file free for moments only. The context ends the waiting
+// alone: a call that was taken up is done at a free file, also while the store closes.
 func (l *lane) begin(ctx context.Context) error {
+	whole := context.WithoutCancel(ctx)
 	if l.conn == nil {
-		if err := l.connect(ctx); err != nil {
+		if err := l.connect(whole); err != nil {
 			return err
 		}
 	}
 	var err error
 	for waited := time.Duration(0); ; {
-		_, err = l.conn.exec(ctx, "begin", nil)
+		_, err = l.conn.exec(whole, "begin", nil)
 		l.holder.began(err)
 		if err == nil || !isBusy(err) || waited >= l.busyTime {
 			return err
@@ -317,7 +319,7 @@ func (l *lane) unit(ctx context.Context, b *batch) (wrote, rings bool, err error
 			err = &panicError{value: r, stack: debug.Stack()}
 		}
 	}()
-	l.rows.keys = keyNotes{}
+	l.rows.keys, l.rows.added = keyNotes{}, span{}
 	if err := l.rows.refresh(ctx); err != nil {
 		return false, false, err
 	}

@@ -48,7 +48,7 @@ func (w *Worker) start(base context.Context, a *attempt) {
 		w.countLost(a, why, w.board.lapsed(a, why))
 	}, func() { w.abandonTimedOut(a, timeout) })
 	w.stats.count(func(c *Counts) { c.Claimed++ })
-	w.crew.run(base, w.slots.Load(), func() {
+	w.crew.run(base, func() {
 		defer cancel(nil)
 		ctx, gate := nexjob.WithOpenTx(ctx)
 		a.run.gate = gate

@@ -12,26 +12,37 @@ import (
 // Whatever a handler leaves behind in its goroutine, such as a locked thread, the next one
 // finds. A goroutine that a handler ends is not replaced before it is needed.
 type crew struct {
-	next chan func() // taken by those that are idle
-	idle atomic.Int64
+	next       chan func()
+	idle, most atomic.Int64
 }
 
 func newCrew() *crew { return &crew{next: make(chan func())} }
 
-// run runs f in an idle goroutine, or else in a new one, which stays afterwards if fewer
-// than keep are idle, until ctx ends.
-func (c *crew) run(ctx context.Context, keep int64, f func()) {
-	select {
-	case c.next <- f:
-	default:
-		go c.member(ctx, keep, f)
+// keep says how many goroutines may be idle. Those that are too many go.
+func (c *crew) keep(most int64) {
+	c.most.Store(most)
+	for range c.idle.Load() - most {
+		select {
+		case c.next <- nil:
+		default:
+			return
+		}
 	}
 }
 
-func (c *crew) member(ctx context.Context, keep int64, f func()) {
-	for {
+// run runs f in a goroutine, which is kept afterwards if it may, until ctx ends.
+func (c *crew) run(ctx context.Context, f func()) {
+	select {
+	case c.next <- f:
+	default:
+		go c.member(ctx, f)
+	}
+}
+
+func (c *crew) member(ctx context.Context, f func()) {
+	for f != nil {
 		f()
-		if c.idle.Add(1) > keep {
+		if c.idle.Add(1) > c.most.Load() {
 			c.idle.Add(-1)
 			return
 		}

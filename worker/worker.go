@@ -77,7 +77,7 @@ func New(store nexjob.Storage, options Options) *Worker {
 	}
 	own := nexjob.NewID().String()
 	w.name = options.Name + "-" + own[len(own)-8:]
-	w.slots.Store(int64(options.Slots))
+	w.setSlots(options.Slots)
 	w.settler = newSettler(w)
 	if store == nil {
 		w.mistakes = append(w.mistakes, errors.New("worker: New was given no storage"))
@@ -149,8 +149,13 @@ func (w *Worker) Name() string { return w.name }
 // SetSlots changes how many handlers run at once. A smaller number takes effect as
 // running handlers return. Fewer than one is one.
 func (w *Worker) SetSlots(n int) {
-	w.slots.Store(int64(max(n, 1)))
+	w.setSlots(max(n, 1))
 	w.kick()
+}
+
+func (w *Worker) setSlots(n int) {
+	w.slots.Store(int64(n))
+	w.crew.keep(int64(n))
 }
 
 // Run works until ctx ends, then stops gracefully: it claims nothing more, leaves
