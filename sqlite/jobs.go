@@ -20,7 +20,12 @@ type rows struct {
 	floor  int64 // of fences
 	keys   keyNotes
 	added  span
+	lately int // how many due jobs were found last: about as many come next
 }
+
+// few is the least room that is made for due jobs. A claim asks for as many as there are
+// free slots, and most often finds one or all.
+const few = 4
 
 // span is the places of the jobs that a flush has added, first to last, and how many of
 // them have keys.
@@ -62,6 +67,7 @@ func (r *rows) Due(
 		return nil, err
 	}
 	var found []nexjob.Job
+	defer func() { r.lately = len(found) }()
 	for _, priority := range priorities {
 		if len(found) >= n {
 			break
@@ -85,7 +91,7 @@ func (r *rows) dueOf(
 	ctx context.Context, now time.Time, queue string, priority int64, kinds []string, n int,
 ) ([]nexjob.Job, error) {
 	if len(kinds) == 1 {
-		return r.freshOrWhole(ctx, queue, priority, min(n, 100), "jobs due", queue, priority, kinds[0], now.UnixMicro(), n)
+		return r.freshOrWhole(ctx, queue, priority, min(n, r.lately+few), "jobs due", queue, priority, kinds[0], now.UnixMicro(), n)
 	}
 	served, err := names(kinds)
 	if err != nil {
