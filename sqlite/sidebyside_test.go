@@ -126,6 +126,7 @@ func text(n int, letter string) []byte {
 // TestOneJobManyLives: one job is replaced by bodies on both sides of what its row holds,
 // run, requeued, failed and run again, far beyond the attempts that are kept.
 func TestOneJobManyLives(t *testing.T) {
+	t.Parallel()
 	b := sideBySide(t)
 	draw := rand.New(rand.NewPCG(7, 7))
 	sizes := []int{0, 1, 100, 511, 512, 513, 700, 1 << 20}
@@ -188,6 +189,7 @@ func TestOneJobManyLives(t *testing.T) {
 // TestBatchesOfAnySize: batches around the numbers of rows that go in at once, of one
 // shape and of many, come back byte for byte.
 func TestBatchesOfAnySize(t *testing.T) {
+	t.Parallel()
 	draw := rand.New(rand.NewPCG(8, 8))
 	for _, n := range []int{1, 2, 3, 4, 5, 15, 16, 17, 64, 65, 85, 129, 200} {
 		for _, mixed := range []bool{false, true} {

@@ -152,7 +152,10 @@ func inAnotherProcess(t testing.TB, first nexjob.Storage, clock func() time.Time
 	return storagetest.Child(t, clock, childFile+"="+pathOf(t, storeOf(t, first)))
 }
 
-func TestStorage(t *testing.T) { storagetest.Run(t, onFile(inThisProcess)) }
+func TestStorage(t *testing.T) {
+	t.Parallel() // with the long ones side by side
+	storagetest.Run(t, onFile(inThisProcess))
+}
 
 func inMemory() storagetest.Harness {
 	return storagetest.Harness{

@@ -18,7 +18,7 @@ import (
 // over few jobs, keys and kinds and with a clock that moves, and demands equal
 // answers at every call and an equal storage in the end. A failing history is
 // shortened, printed and kept; how to play it again stands in the failure. With 0
-// histories their number comes from NEXJOB_HISTORIES, else 300. Without that variable
+// histories their number comes from NEXJOB_HISTORIES, else 120. Without that variable
 // they are the same at every run, so that a change is judged by itself alone; with it
 // they are drawn anew.
 func Compare(t *testing.T, reference, engine Harness, n int) {

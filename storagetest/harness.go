@@ -132,10 +132,10 @@ func run(t *testing.T, h Harness, parts []part) {
 const historiesVariable = "NEXJOB_HISTORIES"
 
 // defaultHistories is how many random histories run when nobody says otherwise.
-const defaultHistories = 300
+const defaultHistories = 120
 
 // histories resolves a number of histories: as given, else from the environment
-// variable NEXJOB_HISTORIES, else 300.
+// variable NEXJOB_HISTORIES, else 120.
 func histories(t testing.TB, n int) int {
 	t.Helper()
 	if n > 0 {

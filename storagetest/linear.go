@@ -29,7 +29,7 @@ const (
 // For each history there must be one order of its calls, no call moved past the
 // end of another, in which a sequential model gives the same answers. A history
 // counts only if four clients took part and two calls of different clients on one
-// key overlapped. With 0 histories their number comes from NEXJOB_HISTORIES, else 300.
+// key overlapped. With 0 histories their number comes from NEXJOB_HISTORIES, else 120.
 func Linearizable(t *testing.T, h Harness, n int) {
 	t.Helper()
 	n = histories(t, n)
