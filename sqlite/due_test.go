@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -79,11 +78,11 @@ func differing(t *testing.T, s *Store, id nexjob.ID, column string, value any, k
 	if err != nil {
 		t.Fatal(err)
 	}
-	var hex []string
+	ids := make([]nexjob.ID, len(due))
 	for i := range due {
-		hex = append(hex, fmt.Sprintf("%q", fmt.Sprintf("%x", due[i].ID[:])))
+		ids[i] = due[i].ID
 	}
-	whole, err := r.jobs(t.Context(), "jobs by id", 0, "["+strings.Join(hex, ",")+"]")
+	whole, err := r.jobs(t.Context(), "jobs by id", 0, hexIDs(ids))
 	if err != nil {
 		t.Fatal(err)
 	}

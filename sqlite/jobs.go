@@ -105,13 +105,11 @@ func (r *rows) dueOf(
 	if err != nil || len(at) == 0 {
 		return nil, err
 	}
-	found, err := r.freshOrWhole(ctx, queue, priority, len(at), "due at", places(at))
-	inOrder(found)
-	return found, err
+	return r.freshOrWhole(ctx, queue, priority, len(at), "due at", places(at))
 }
 
-// freshOrWhole reads jobs of one queue and priority with a statement of {due}, in its order
-// where all are fresh and else in that of claims. Those that are not fresh are read whole.
+// freshOrWhole reads jobs of one queue and priority with a statement of {due}, and those
+// that are not fresh whole. They come in the order in which they are claimed.
 func (r *rows) freshOrWhole(
 	ctx context.Context, queue string, priority int64, room int, name string, args ...any,
 ) ([]nexjob.Job, error) {
@@ -126,20 +124,20 @@ func (r *rows) freshOrWhole(
 		}
 		return nil
 	}, args...)
-	if err != nil || len(whole) == 0 {
-		return found, err
+	if err != nil {
+		return nil, err
 	}
-	others, err := r.jobs(ctx, "jobs at", len(whole), places(whole))
-	found = append(found, others...)
-	inOrder(found)
-	return found, err
-}
-
-// inOrder puts jobs of one queue and priority in the order in which they are claimed.
-func inOrder(jobs []nexjob.Job) {
-	slices.SortFunc(jobs, func(a, b nexjob.Job) int {
+	if len(whole) > 0 {
+		others, err := r.jobs(ctx, "jobs at", len(whole), places(whole))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, others...)
+	}
+	slices.SortFunc(found, func(a, b nexjob.Job) int {
 		return cmp.Or(a.DueAt.Compare(b.DueAt), a.ID.Compare(b.ID))
 	})
+	return found, nil
 }
 
 // Leased returns jobs whose lease has ended.

@@ -41,7 +41,7 @@ func (r *rows) WriteJobs(ctx context.Context, writes []onewriter.JobWrite) error
 		}
 	}
 	added := make([]*nexjob.Job, 0, adds)
-	var together bulk
+	var together joint
 	for i := range writes {
 		w := &writes[i]
 		switch {
@@ -116,8 +116,8 @@ func (r *rows) findPlace(ctx context.Context, id nexjob.ID) (place, error) {
 
 // changeJobs writes jobs that are stored: those that go together, then the others, those
 // that ended first.
-func (r *rows) changeJobs(ctx context.Context, together *bulk) error {
-	if err := r.writeBulk(ctx, together); err != nil {
+func (r *rows) changeJobs(ctx context.Context, together *joint) error {
+	if err := r.writeJoint(ctx, together); err != nil {
 		return err
 	}
 	for _, ended := range []bool{true, false} {

@@ -29,7 +29,7 @@ type raise struct {
 // cannot be eaten up unseen.
 var raised = map[string]raise{
 	"worker":      {17, "the goroutines of handlers, which are kept and waited for"},
-	"sqlite":      {20, "what the hot path needs beside the roles: bulk writes, what the lane remembers, the driver without database/sql"},
+	"sqlite":      {20, "what the hot path needs beside the roles: writes of many jobs, what the lane remembers, the driver without database/sql"},
 	"storagetest": {52, "a file per role and rule page of the contract, and they share the bench's words"},
 }
 

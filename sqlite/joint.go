@@ -52,8 +52,8 @@ func (c *change) endedWell() (stamp, bool) {
 	return c.is.endedAt, same && c.was.state == int64(nexjob.Processing)
 }
 
-// bulk holds changes of stored jobs, those that go together apart from the rest.
-type bulk struct {
+// joint holds changes of stored jobs, those that go together apart from the rest.
+type joint struct {
 	leases map[leaseAs][]placed
 	ends   map[stamp][]placed
 	rest   []*change
@@ -67,28 +67,28 @@ type placed struct {
 }
 
 // add takes a change in.
-func (b *bulk) add(c *change) {
+func (j *joint) add(c *change) {
 	p := placed{seq: c.seq, fence: c.is.fence, write: c.write}
 	if as, ok := c.leased(); ok {
-		if b.leases == nil {
-			b.leases = make(map[leaseAs][]placed)
+		if j.leases == nil {
+			j.leases = make(map[leaseAs][]placed)
 		}
-		b.leases[as] = append(b.leases[as], p)
+		j.leases[as] = append(j.leases[as], p)
 	} else if at, ok := c.endedWell(); ok {
-		if b.ends == nil {
-			b.ends = make(map[stamp][]placed)
+		if j.ends == nil {
+			j.ends = make(map[stamp][]placed)
 		}
-		b.ends[at] = append(b.ends[at], p)
+		j.ends[at] = append(j.ends[at], p)
 	} else {
 		alone := *c
-		b.rest = append(b.rest, &alone)
+		j.rest = append(j.rest, &alone)
 	}
 }
 
-// writeBulk writes the changes that go together. Leases whose fences do not follow one
+// writeJoint writes the changes that go together. Leases whose fences do not follow one
 // another join the rest.
-func (r *rows) writeBulk(ctx context.Context, b *bulk) error {
-	for as, group := range b.leases {
+func (r *rows) writeJoint(ctx context.Context, j *joint) error {
+	for as, group := range j.leases {
 		slices.SortFunc(group, func(a, b placed) int { return cmp.Compare(a.fence, b.fence) })
 		first, last := group[0].fence, group[len(group)-1].fence
 		if last-first != int64(len(group))-1 || len(group) == 1 {
@@ -97,7 +97,7 @@ func (r *rows) writeBulk(ctx context.Context, b *bulk) error {
 				if err != nil {
 					return err
 				}
-				b.rest = append(b.rest, &c)
+				j.rest = append(j.rest, &c)
 			}
 			continue
 		}
@@ -106,7 +106,7 @@ func (r *rows) writeBulk(ctx context.Context, b *bulk) error {
 			return err
 		}
 	}
-	for at, group := range b.ends {
+	for at, group := range j.ends {
 		if _, err := r.exec(ctx, "end jobs well", at.arg(), places(group)); err != nil {
 			return err
 		}
