@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -154,6 +155,10 @@ func TestEnqueueInterrupted(t *testing.T) {
 
 func interruptLines(t *testing.T, sig os.Signal) {
 	t.Helper()
+	// Under nohup a process passes on that hangups are ignored, unless it hears them itself.
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, sig)
+	defer signal.Stop(heard)
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	cmd := nexjobProcess(t, "enqueue", "charge", "--from", "-", "--key-from", "id", "--store", "sqlite:"+path)
 	in, err := cmd.StdinPipe()
