@@ -12,6 +12,7 @@ import (
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/internal/onewriter"
+	"github.com/nexjob/nexjob/internal/sqlstore"
 )
 
 // InTx runs f in a transaction of db that commits when f returns nil and is rolled
@@ -142,7 +143,7 @@ func lockStatement(turns *lane) (string, error) {
 	if turns != nil {
 		return turns.store.sheet[name], nil
 	}
-	statements, err := parseSheet(statementText)
+	statements, err := sqlstore.ParseSheet(statementText)
 	return statements[name], err
 }
 

@@ -2,74 +2,27 @@ package sqlite
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
-	"regexp"
-	"strconv"
 	"time"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/internal/onewriter"
 	"github.com/nexjob/nexjob/internal/rules"
+	"github.com/nexjob/nexjob/internal/sqlstore"
 )
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migration is one step of the schema. It runs once, whole, and is never edited:
-// its checksum is kept in the file.
-type migration struct {
-	version  int64
-	name     string
-	text     string
-	checksum string
-	// minCode is the newest migration that code must know to run on the schema after
-	// this one: code that is a version behind goes on working.
-	minCode int64
-}
-
-// readMigrations returns the migrations in order.
-func readMigrations(files fs.FS) ([]migration, error) {
-	paths, err := fs.Glob(files, "migrations/*.sql")
-	if err != nil {
-		return nil, err
-	}
-	named := regexp.MustCompile(`^migrations/(\d{4})_([a-z0-9_]+)\.sql$`)
-	headed := regexp.MustCompile(`^-- min-code: (\d+)\n`)
-	var all []migration
-	for i, path := range paths { // Glob sorts
-		data, err := fs.ReadFile(files, path)
-		if err != nil {
-			return nil, err
-		}
-		name, head := named.FindStringSubmatch(path), headed.FindSubmatch(data)
-		if name == nil || head == nil {
-			return nil, fmt.Errorf("%s: want NNNN_word.sql that begins with -- min-code: N", path)
-		}
-		m := migration{name: name[2], text: string(data)}
-		sum := sha256.Sum256(data)
-		m.checksum = hex.EncodeToString(sum[:])
-		if m.version, err = strconv.ParseInt(name[1], 10, 64); err != nil {
-			return nil, err
-		}
-		if m.minCode, err = strconv.ParseInt(string(head[1]), 10, 64); err != nil {
-			return nil, err
-		}
-		if m.version != int64(i)+1 || m.minCode < 1 || m.minCode > m.version {
-			return nil, fmt.Errorf("%s: versions go up by one, and min-code is at most the version", path)
-		}
-		all = append(all, m)
-	}
-	return all, nil
-}
+// migration is one step of the schema.
+type migration = sqlstore.Migration
 
 const migrationsTable = `CREATE TABLE IF NOT EXISTS nexjob_migrations (
   version     INTEGER PRIMARY KEY,
@@ -114,11 +67,11 @@ func migrateTo(ctx context.Context, db *sql.DB, all []migration, to int64, now t
 		return 0, err
 	}
 	for _, m := range all[min(from, to):to] {
-		if _, err := tx.ExecContext(ctx, m.text); err != nil {
-			return 0, fmt.Errorf("%04d_%s: %w", m.version, m.name, err)
+		if _, err := tx.ExecContext(ctx, m.Text); err != nil {
+			return 0, fmt.Errorf("%04d_%s: %w", m.Version, m.Name, err)
 		}
 		if _, err := tx.ExecContext(ctx, `INSERT INTO nexjob_migrations VALUES (?, ?, ?, ?, ?)`,
-			m.version, m.name, m.checksum, m.minCode, rules.Micro(now).UnixMicro()); err != nil {
+			m.Version, m.Name, m.Checksum, m.MinCode, rules.Micro(now).UnixMicro()); err != nil {
 			return 0, err
 		}
 	}
@@ -159,7 +112,7 @@ func applied(ctx context.Context, tx *sql.Tx, all []migration) (int64, error) {
 		if newest > int64(len(all)) {
 			return nil
 		}
-		if m := &all[newest-1]; m.checksum != v.text(2) {
+		if m := &all[newest-1]; m.Checksum != v.text(2) {
 			return fmt.Errorf("migration %04d_%s was applied with another text than this code has; "+
 				"a migration is never edited", newest, v.text(1))
 		}
@@ -216,20 +169,20 @@ type Migration struct {
 
 // Migrations returns all steps of the schema, oldest first. No file is opened.
 func Migrations() ([]Migration, error) {
-	all, err := readMigrations(migrationFiles)
+	all, err := sqlstore.ReadMigrations(migrationFiles)
 	if err != nil {
 		return nil, wrap("migrations", err)
 	}
 	steps := make([]Migration, len(all))
 	for i, m := range all {
-		steps[i] = Migration{m.version, m.name, m.bySomebodyElse()}
+		steps[i] = Migration{m.Version, m.Name, bySomebodyElse(&m)}
 	}
 	return steps, nil
 }
 
 // bySomebodyElse is the step with what migrateTo writes beside it. Names and checksums
 // hold nothing that SQL would have to quote.
-func (m *migration) bySomebodyElse() string {
+func bySomebodyElse(m *migration) string {
 	return fmt.Sprintf(`%s;
 
 %s
@@ -241,7 +194,7 @@ INSERT INTO nexjob_meta (name, text) VALUES ('store', lower(
   hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-' || hex(randomblob(2)) || '-' ||
   hex(randomblob(2)) || '-' || hex(randomblob(6))))
   ON CONFLICT (name) DO NOTHING;
-`, migrationsTable, m.text, m.version, m.name, m.checksum, m.minCode)
+`, migrationsTable, m.Text, m.Version, m.Name, m.Checksum, m.MinCode)
 }
 
 // Schema is what SchemaOf finds.
@@ -263,7 +216,7 @@ func SchemaOf(ctx context.Context, path string) (Schema, error) {
 }
 
 func inspect(ctx context.Context, path string) (Schema, error) {
-	all, err := readMigrations(migrationFiles)
+	all, err := sqlstore.ReadMigrations(migrationFiles)
 	if err != nil {
 		return Schema{}, err
 	}
@@ -298,7 +251,7 @@ func MigrateTo(ctx context.Context, path string, version int64) (from int64, err
 }
 
 func migrateFile(ctx context.Context, path string, to int64) (int64, error) {
-	all, err := readMigrations(migrationFiles)
+	all, err := sqlstore.ReadMigrations(migrationFiles)
 	if err != nil {
 		return 0, err
 	}

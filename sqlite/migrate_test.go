@@ -10,31 +10,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nexjob/nexjob"
 )
-
-func TestReadMigrations(t *testing.T) {
-	all, err := readMigrations(migrationFiles)
-	if err != nil || len(all) == 0 || all[0].name != "start" {
-		t.Fatalf("the migrations: %v, %+v", err, all)
-	}
-	good := &fstest.MapFile{Data: []byte("-- min-code: 1\nSELECT 1")}
-	for name, files := range map[string]fstest.MapFS{
-		"no min-code":   {"migrations/0001_start.sql": {Data: []byte("SELECT 1")}},
-		"a gap":         {"migrations/0001_start.sql": good, "migrations/0003_more.sql": good},
-		"an odd name":   {"migrations/1_start.sql": good},
-		"needs a later": {"migrations/0001_start.sql": {Data: []byte("-- min-code: 2\nSELECT 1")}},
-	} {
-		if _, err := readMigrations(files); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-}
 
 // schemaOf is everything a file is made of.
 func schemaOf(t *testing.T, db *sql.DB) []string {
@@ -99,7 +80,7 @@ func TestMigrateOn(t *testing.T) {
 	s := testStore(t, Options{})
 	first := s.steps
 	next := func(version, minCode int64, text string) migration {
-		return migration{version: version, name: "next", text: text, checksum: fmt.Sprint("sum of ", text), minCode: minCode}
+		return migration{Version: version, Name: "next", Text: text, Checksum: fmt.Sprint("sum of ", text), MinCode: minCode}
 	}
 	run := func(all []migration) error { return migrate(t.Context(), s.db, all, time.Now()) }
 	broken := append(first[:1:1], next(2, 1, "CREATE TABLE nexjob_next (id); CREATE TABL"))
@@ -146,7 +127,7 @@ func TestOpenRefuses(t *testing.T) {
 	for path, remedy := range map[string]string{
 		filepath.Join(folder, "none", "a.db"): "make it first",
 		folder:                                "name a file in it",
-		text:                                  "name another file",
+		Text:                                  "name another file",
 	} {
 		_, err := Open(t.Context(), path, Options{})
 		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), remedy) {
@@ -250,7 +231,7 @@ func TestMigrateKeepsWhatRefersToATable(t *testing.T) {
 	}
 	exec(`CREATE TABLE notes (name TEXT REFERENCES nexjob_meta (name) ON DELETE CASCADE);
 		INSERT INTO notes SELECT name FROM nexjob_meta WHERE name = 'store'`)
-	anew := migration{version: 2, name: "anew", checksum: "a", minCode: 1, text: `CREATE TABLE nexjob_anew AS
+	anew := migration{Version: 2, Name: "anew", Checksum: "a", MinCode: 1, Text: `CREATE TABLE nexjob_anew AS
 		SELECT * FROM nexjob_meta; DROP TABLE nexjob_meta; CREATE TABLE nexjob_meta (name TEXT PRIMARY KEY, text TEXT);
 		INSERT INTO nexjob_meta SELECT name, text FROM nexjob_anew; DROP TABLE nexjob_anew`}
 	if err := migrate(t.Context(), s.db, append(s.steps[:1:1], anew), time.Now()); err != nil {

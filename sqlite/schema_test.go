@@ -187,8 +187,8 @@ func TestMigrateTo(t *testing.T) {
 	}
 	s := testStore(t, Options{})
 	second := append(slices.Clip(s.steps),
-		migration{version: newest + 1, name: "next", text: "CREATE TABLE nexjob_next (id)", checksum: "sum", minCode: 1},
-		migration{version: newest + 2, name: "third", text: "CREATE TABLE nexjob_third (id)", checksum: "sum", minCode: 1})
+		migration{Version: newest + 1, Name: "next", Text: "CREATE TABLE nexjob_next (id)", Checksum: "sum", MinCode: 1},
+		migration{Version: newest + 2, Name: "third", Text: "CREATE TABLE nexjob_third (id)", Checksum: "sum", MinCode: 1})
 	if from, err := migrateTo(t.Context(), s.db, second, newest+1, time.Now()); from != newest || err != nil {
 		t.Errorf("one step on: from %d, %v", from, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/internal/onewriter"
 	"github.com/nexjob/nexjob/internal/rules"
+	"github.com/nexjob/nexjob/internal/sqlstore"
 )
 
 // Options are the choices of a Store. The zero value is safe.
@@ -93,7 +94,7 @@ func open(ctx context.Context, path string, options Options) (_ *Store, err erro
 	if s.sheet, err = statements(); err != nil {
 		return nil, err
 	}
-	if s.steps, err = readMigrations(migrationFiles); err != nil {
+	if s.steps, err = sqlstore.ReadMigrations(migrationFiles); err != nil {
 		return nil, err
 	}
 	if err := s.connect(path, options); err != nil {
