@@ -1,9 +1,11 @@
 package testenv
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 )
 
@@ -34,12 +36,19 @@ func accountOf(name, debian string) (*account, error) {
 }
 
 // makeFolder makes a new folder that is the account's alone.
-func makeFolder(parent, prefix string, owner *account) (string, error) {
+func makeFolder(ctx context.Context, parent, prefix string, owner *account) (string, error) {
 	dir, err := os.MkdirTemp(parent, prefix)
-	if err != nil {
-		return "", err
+	if err != nil || owner == nil {
+		return dir, err
 	}
-	return dir, owner.give(dir)
+	if err := owner.give(dir); err != nil {
+		return dir, err
+	}
+	if err := run(ctx, program{path: "/bin/sh", args: []string{"-c", ":"}, dir: dir, user: owner}); err != nil {
+		return dir, fmt.Errorf("user %d cannot get to %s, nor run a server there: "+
+			"name another folder in Dir, or in the environment as TMPDIR: %w", owner.uid, filepath.Dir(dir), err)
+	}
+	return dir, nil
 }
 
 // give makes a file or link the account's.

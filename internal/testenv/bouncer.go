@@ -58,7 +58,7 @@ func (b *Bouncer) start(ctx context.Context, options BouncerOptions) error {
 	if err != nil {
 		return err
 	}
-	if b.dir, err = makeFolder(options.Dir, "nexjob-pgbouncer-", user); err != nil {
+	if b.dir, err = makeFolder(ctx, options.Dir, "nexjob-pgbouncer-", user); err != nil {
 		return err
 	}
 	return onFreePort(func(port int) error {

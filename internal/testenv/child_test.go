@@ -2,83 +2,13 @@ package testenv
 
 import (
 	"errors"
-	"fmt"
-	"io"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 )
-
-// orphans names the folder in which a process starts servers and leaves them alone.
-const orphans = "NEXJOB_TESTENV_ORPHANS"
-
-// TestServersEndWithTheirProcess kills a process that has started servers: they end too.
-func TestServersEndWithTheirProcess(t *testing.T) {
-	if dir := os.Getenv(orphans); dir != "" {
-		leaveServers(t, dir)
-		return
-	}
-	t.Parallel()
-	dir := openFolder(t)
-	parent := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
-	parent.Env = append(os.Environ(), orphans+"="+dir)
-	out, err := parent.Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ProcessState.String() != "signal: killed" {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	servers := strings.Fields(string(out))
-	if len(servers) != 3 {
-		t.Fatalf("it should tell three servers: %s", out)
-	}
-	for _, address := range servers {
-		awaitEnd(t, address)
-	}
-}
-
-// leaveServers starts one server of each kind, tells their addresses and dies.
-func leaveServers(t *testing.T, dir string) {
-	p, err := startPrivate(t.Context(), PostgresOptions{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := StartBouncer(t.Context(), p, BouncerOptions{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := StartRedis(t.Context(), RedisOptions{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fmt.Println(p.at("").Host, b.at("").Host, r.Addr())
-	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	select {}
-}
-
-// awaitEnd answers when nobody listens at the address any more. Until then it connects,
-// says what ends a session of PostgreSQL, and waits for the connection to break.
-func awaitEnd(t *testing.T, address string) {
-	t.Helper()
-	for {
-		var dialer net.Dialer
-		conn, err := dialer.DialContext(t.Context(), "tcp", address)
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.WriteString(conn, "nobody\r\n")
-		_, _ = io.Copy(io.Discard, conn)
-		_ = conn.Close()
-	}
-}
 
 // TestLend gives a program to a user who cannot get to it.
 func TestLend(t *testing.T) {
@@ -87,22 +17,22 @@ func TestLend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	home := filepath.Join(t.TempDir(), "home")
-	if err := os.MkdirAll(filepath.Join(home, "bin"), 0o755); err != nil {
+	open := openFolder(t)
+	closed := filepath.Join(open, "closed")
+	home := filepath.Join(closed, "home")
+	if err := errors.Join(os.Mkdir(closed, 0o700), os.MkdirAll(filepath.Join(home, "bin"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(home, "bin", "postgres"), []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	open := openFolder(t)
-
-	got, err := lend(t.Context(), home, filepath.Join(open, "home"), user)
+	got, err := lend(t.Context(), home, filepath.Join(open, "spare"), user)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := home
 	if user != nil {
-		want = filepath.Join(open, "home")
+		want = filepath.Join(open, "spare")
 	}
 	if got != want {
 		t.Errorf("it lends %s, want %s", got, want)
@@ -110,6 +40,26 @@ func TestLend(t *testing.T) {
 	err = run(t.Context(), program{path: filepath.Join(got, "bin", "postgres"), dir: open, user: user})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMakeFolder refuses a folder that its owner could not get to.
+func TestMakeFolder(t *testing.T) {
+	t.Parallel()
+	user, err := accountOf("postgres", "postgresql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := filepath.Join(openFolder(t), "closed")
+	if err := os.Mkdir(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err = makeFolder(t.Context(), closed, "nexjob-", user)
+	if user == nil && err != nil {
+		t.Error(err)
+	}
+	if want := "cannot get to " + closed; user != nil && (err == nil || !strings.Contains(err.Error(), want)) {
+		t.Errorf("%v, want: %s", err, want)
 	}
 }
 
@@ -121,7 +71,7 @@ func TestPortsThatAreTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
+	closing(t, r)
 	if isFree(r.port) {
 		t.Errorf("port %d is taken for free", r.port)
 	}
@@ -153,15 +103,20 @@ func TestPortsThatAreTaken(t *testing.T) {
 // TestJournal finds the awaited text across writes, and keeps only the end of a log.
 func TestJournal(t *testing.T) {
 	j := &journal{awaited: "is ready", seen: make(chan struct{})}
+	write := func(text string) {
+		if n, err := j.Write([]byte(text)); err != nil || n != len(text) {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
 	for _, text := range []string{strings.Repeat("x", 2*tailSize), "it is", " re"} {
-		fmt.Fprint(j, text)
+		write(text)
 		select {
 		case <-j.seen:
 			t.Errorf("seen after %q", text)
 		default:
 		}
 	}
-	fmt.Fprint(j, "ady, is ready")
+	write("ady, is ready")
 	select {
 	case <-j.seen:
 	default:

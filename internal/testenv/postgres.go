@@ -77,7 +77,7 @@ func startPrivate(ctx context.Context, options PostgresOptions) (*Postgres, erro
 	if p.user, err = accountOf("postgres", "postgresql"); err != nil {
 		return nil, err
 	}
-	if p.dir, err = makeFolder(options.Dir, fmt.Sprintf("nexjob-postgres%d-", options.version()), p.user); err != nil {
+	if p.dir, err = makeFolder(ctx, options.Dir, fmt.Sprintf("nexjob-postgres%d-", options.version()), p.user); err != nil {
 		return nil, err
 	}
 	if p.home, err = lend(ctx, home, filepath.Join(p.dir, "home"), p.user); err == nil {

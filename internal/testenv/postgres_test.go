@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -96,7 +98,7 @@ func killWithSilentClient(t *testing.T, p *Postgres) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer client.Close()
+			closing(t, client)
 		}
 		if err := syscall.Kill(pid, signal); err != nil {
 			t.Fatal(err)
@@ -131,14 +133,16 @@ func TestPostgresTellsWhy(t *testing.T) {
 			PostgresOptions{Version: 9}, nil, "the versions are [15 18]",
 		},
 		"an installation that is not there": {
-			PostgresOptions{Version: 18}, map[string]string{"NEXJOB_POSTGRES18": none, "NEXJOB_TEST_POSTGRES18_URL": ""},
+			PostgresOptions{Version: 18},
+			map[string]string{"NEXJOB_POSTGRES18": none, "NEXJOB_TEST_POSTGRES18_URL": ""},
 			"NEXJOB_POSTGRES18 is /nowhere, where there is no bin/postgres",
 		},
 		"a folder that is not there": {
 			PostgresOptions{Dir: none, Settings: map[string]string{"fsync": "on"}}, nil, none,
 		},
 		"a server's URL that is none": {
-			PostgresOptions{}, map[string]string{"NEXJOB_TEST_POSTGRES_URL": "localhost"},
+			PostgresOptions{},
+			map[string]string{"NEXJOB_TEST_POSTGRES_URL": "localhost"},
 			"NEXJOB_TEST_POSTGRES_URL is no URL of the form postgres://",
 		},
 	}
@@ -261,30 +265,28 @@ func private(t *testing.T, options PostgresOptions) *Postgres {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closing(t, p)
 	return p
 }
 
-// openFolder is a folder that other users can enter, unlike those of T.TempDir.
+// openFolder is a temporary folder that other users can enter.
 func openFolder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "nexjob-testenv-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.Chmod(dir, 0o755); err != nil {
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// closing ends a server, or a connection, with the test.
+func closing(t *testing.T, c io.Closer) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // ask answers what a server answers.

@@ -42,7 +42,7 @@ func (r *Redis) start(ctx context.Context, options RedisOptions) error {
 	if err != nil {
 		return err
 	}
-	if r.dir, err = makeFolder(options.Dir, "nexjob-redis-", user); err != nil {
+	if r.dir, err = makeFolder(ctx, options.Dir, "nexjob-redis-", user); err != nil {
 		return err
 	}
 	appendOnly := "no"

@@ -18,11 +18,7 @@ func TestBouncer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closing(t, b)
 	if err := p.CreateDatabase(t.Context(), "shop"); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +68,7 @@ func TestBouncerKeepsStatements(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
+	closing(t, b)
 	if config := ask(t, b.at("pgbouncer"), "SHOW CONFIG"); !strings.Contains(config, "\nmax_prepared_statements|7|") {
 		t.Errorf("it keeps none:\n%s", config)
 	}
@@ -92,7 +88,7 @@ func TestRedis(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Close()
+			closing(t, conn)
 			answers := bufio.NewScanner(conn)
 			if _, err := fmt.Fprint(conn, "PING\r\nSET a b\r\n"); err != nil {
 				t.Fatal(err)
