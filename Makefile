@@ -60,7 +60,7 @@ bench: ## Measure nexjob beside its peers on SQLite: 30 minutes on a quiet machi
 TRUSTED := -gcflags='modernc.org/...=-d=checkptr=0'
 
 .PHONY: test
-test: gcc vet tidy-check lint ## Everything a change must pass: vet, lint, tidy, and the tests under the race detector
+test: gcc servers vet tidy-check lint ## Everything a change must pass: vet, lint, tidy, and the tests under the race detector
 	@$(call each,go test -race -shuffle=on $(TRUSTED) ./...)
 
 .PHONY: proof
@@ -100,6 +100,12 @@ tidy-check:
 .PHONY: gcc
 gcc:
 	@.ci/need gcc=gcc,libc6-dev
+
+# What internal/testenv starts.
+.PHONY: servers
+servers:
+	@.ci/need /usr/lib/postgresql/15/bin/postgres=postgresql /usr/sbin/pgbouncer=pgbouncer redis-server=redis-server
+	@.ci/postgres18
 
 # Built once, and again when the pinned version moves: about 90 seconds.
 $(GOLANGCI): tools/go.mod tools/go.sum

@@ -35,9 +35,13 @@ var floors = [][]string{
 	{"cmd/nexjob", "cmd/nexjobvet", "bench", "examples", "tools"},
 }
 
-// testOnly are the rooms that only tests may import. They have no floor: like
-// the tests they serve, they may look at any package.
-var testOnly = []string{"docs/guide", "internal/houserules", "internal/testenv"}
+// testOnly are the rooms that only tests may import, and the few others named here.
+// They have no floor: like the tests they serve, they may look at any package.
+var testOnly = map[string][]string{
+	"docs/guide":          {},
+	"internal/houserules": {},
+	"internal/testenv":    {"bench", "cmd/nexjob/internal/demo"}, // they measure and show on servers of their own
+}
 
 // reach narrows what a room may import of the house, where its floor alone would
 // let it reach further, or opens the one door between neighbours.
@@ -104,6 +108,9 @@ func TestFloorPlanIsHeld(t *testing.T) {
 		{"command on its API", "cmd/nexjob", "cmd/nexjob/api", ""},
 		{"dashboard on the API", "cmd/nexjob/dashboard", "cmd/nexjob/api", ""},
 		{"test helper on anything", "internal/testenv", "sqlite", ""},
+		{"benchmarks on servers of their own", "bench", "internal/testenv", ""},
+		{"below the benchmarks", "bench/drivers/pgx", "internal/testenv", ""},
+		{"the demo on servers of its own", "cmd/nexjob/internal/demo", "internal/testenv", ""},
 
 		{"upward", "internal/rules", "memory", "internal/rules (floor 1) may import of the house only: ."},
 		{"upward without a narrowing", "memory", "sqlite", "memory (floor 3) imports sqlite (floor 4)"},
@@ -118,6 +125,9 @@ func TestFloorPlanIsHeld(t *testing.T) {
 		{"foreign module on the ground", ".", "github.com/jackc/pgx/v5", ". may import no such module"},
 		{"longer name, other module", ".", "github.com/google/uuidx", ". may import no such module"},
 		{"product code on a test helper", "sqlite", "internal/testenv", "internal/testenv, which only tests may import"},
+		{"the command beside its demo", "cmd/nexjob", "internal/testenv", "internal/testenv, which only tests may import"},
+		{"longer name beside the demo", "cmd/nexjob/internal/demos", "internal/testenv", "which only tests may import"},
+		{"benchmarks on another test helper", "bench", "internal/houserules", "internal/houserules, which only tests may import"},
 		{"no floor", "util", "time", "util has no floor"},
 		{"no floor below a pattern", "trigger", "time", "trigger has no floor"},
 		{"import without a floor", "worker", "util", "util has no floor"},
@@ -161,7 +171,7 @@ func judge(pkgs []listed) []string {
 	say := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
 	for _, p := range pkgs {
 		from, _ := within(p.ImportPath)
-		if slices.ContainsFunc(testOnly, func(room string) bool { return covers(room, from) }) {
+		if _, only := testRoom(from); only {
 			continue
 		}
 		room, floor := roomOf(from)
@@ -186,7 +196,10 @@ func judge(pkgs []listed) []string {
 
 // judgeOwn judges an import of one of our packages by another.
 func judgeOwn(say func(string, ...any), from, to string) {
-	if slices.ContainsFunc(testOnly, func(room string) bool { return covers(room, to) }) {
+	if importers, only := testRoom(to); only {
+		if slices.ContainsFunc(importers, func(room string) bool { return covers(room, from) }) {
+			return
+		}
 		say("%s imports %s, which only tests may import: move what it needs out of there, or into a _test.go file", from, to)
 		return
 	}
@@ -235,6 +248,17 @@ func within(importPath string) (rel string, ours bool) {
 		return ".", true
 	}
 	return strings.CutPrefix(importPath, house+"/")
+}
+
+// testRoom tells whether a path lies in a room that only tests may import, and who else
+// may.
+func testRoom(rel string) (importers []string, only bool) {
+	for room, importers := range testOnly {
+		if covers(room, rel) {
+			return importers, true
+		}
+	}
+	return nil, false
 }
 
 // roomOf finds the room that a path lies in, the longest one if several hold it,
