@@ -127,7 +127,7 @@ func TestOpenRefuses(t *testing.T) {
 	for path, remedy := range map[string]string{
 		filepath.Join(folder, "none", "a.db"): "make it first",
 		folder:                                "name a file in it",
-		Text:                                  "name another file",
+		text:                                  "name another file",
 	} {
 		_, err := Open(t.Context(), path, Options{})
 		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), remedy) {

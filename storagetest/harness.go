@@ -21,6 +21,9 @@ type Harness struct {
 	// Begin opens a caller's transaction on the storage's own database. Nil: the
 	// engine offers none; Run then reports and counts the checks that it left out.
 	Begin func(t testing.TB, s nexjob.Storage) Transaction
+	// PassesBy says that a claim passes by the row of a job that another call holds at the
+	// moment, instead of waiting for it.
+	PassesBy bool
 	// Throttles says that the engine has named limits. Otherwise a claim that
 	// names one must be answered with ErrUnsupported.
 	Throttles bool

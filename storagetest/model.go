@@ -50,6 +50,7 @@ type reply struct {
 	lost   bool         // settle
 	found  bool         // amend: the job was selected
 	done   bool         // amend
+	passes bool         // claim: it may have passed the job by, whose row another call held
 	jobs   []seen       // find
 	row    nexjob.KeyRow
 }
@@ -216,7 +217,7 @@ func rejected(got nexjob.Answer, n nexjob.NewJob, id nexjob.ID, state nexjob.Sta
 func (k modelKey) claim(r reply) (bool, modelKey) {
 	i := slices.IndexFunc(k.jobs, func(j modelJob) bool { return j.state == nexjob.Enqueued })
 	if i < 0 || r.id.IsZero() {
-		return i < 0 && r.id.IsZero(), k
+		return r.id.IsZero() && (i < 0 || r.passes), k
 	}
 	j := k.jobs[i]
 	ok := r.id == j.id && r.fence > k.fence

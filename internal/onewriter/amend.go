@@ -56,7 +56,7 @@ func (u *Unit) loadAround(ctx context.Context, jobs []nexjob.Job, act nexjob.Act
 	var keys []string
 	var operations []nexjob.ID
 	for i := range jobs {
-		if jobs[i].Key != "" {
+		if jobs[i].Key != "" && (TakesKey(act) || jobs[i].KeepKeyFor != 0) {
 			keys = append(keys, jobs[i].Key)
 		}
 		if act == nexjob.ActDelete || act == nexjob.ActRequeue {
@@ -67,6 +67,17 @@ func (u *Unit) loadAround(ctx context.Context, jobs []nexjob.Job, act nexjob.Act
 		return err
 	}
 	return u.loadReceipts(ctx, operations)
+}
+
+// TakesKey reports whether an act takes, frees or changes the keys of jobs. Others touch
+// a key only where its life begins with a job's end.
+func TakesKey(act nexjob.Act) bool {
+	switch act {
+	case nexjob.ActRequeue, nexjob.ActDelete, nexjob.ActPurge, nexjob.ActClearKey:
+		return true
+	default:
+		return false
+	}
 }
 
 // CheckAction refuses an action that makes no sense, whatever is stored. An engine
@@ -269,12 +280,16 @@ func (u *Unit) sweep(ctx context.Context, limit int, done *nexjob.Amended) error
 	if err := u.loadKeys(ctx, keys); err != nil {
 		return err
 	}
+	swept := 0
 	for _, key := range keys {
-		u.dropKey(key)
+		if row := u.key(key); row != nil && rules.KeyOver(row, u.now) { // still, now that it is locked
+			u.dropKey(key)
+			swept++
+		}
 	}
 	dropped, err := u.rows.DropExpired(ctx, u.now, limit)
 	u.wrote = u.wrote || dropped > 0
-	done.Swept = len(keys) + dropped
+	done.Swept = swept + dropped
 	done.More = done.More || len(keys) == limit || dropped == limit
 	return err
 }

@@ -1,0 +1,289 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/onewriter"
+	"github.com/nexjob/nexjob/internal/rules"
+	"github.com/nexjob/nexjob/postgres/internal/wire"
+)
+
+// lateLimit bounds the jobs past their deadline that one claim ends before it answers with
+// fewer jobs than asked for.
+const lateLimit = 1000
+
+// Claim recovers leases that ran out and leases due jobs; see nexjob.Queue. It waits for
+// nobody's row.
+func (s *Store) Claim(ctx context.Context, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
+	if err := s.check(ctx, now); err != nil {
+		return nil, wrap("claim", err)
+	}
+	claimed, err := s.claim(ctx, now, ask)
+	return claimed, wrap("claim", err)
+}
+
+func (s *Store) claim(ctx context.Context, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
+	if err := onewriter.CheckClaim(&ask); err != nil {
+		return nil, err
+	}
+	waited := s.wait()
+	every := min(time.Second, ask.Lease/6)
+	if s.clock != nil || ask.N == 0 {
+		every = 0
+	}
+	if s.upkeep.due(now, every) {
+		if err := s.recover(ctx, now, ask); err != nil && (ask.N == 0 || !passes(err)) {
+			return nil, err
+		}
+	}
+	if ask.N == 0 || len(ask.Queues) == 0 || len(ask.Kinds) == 0 {
+		return nil, nil
+	}
+	var claimed []nexjob.Claimed
+	late := 0
+	for len(claimed) < ask.N && late < lateLimit {
+		some, expired, err := s.claimDue(ctx, waited.Add(now), &ask, ask.N-len(claimed))
+		if err != nil && len(claimed) == 0 {
+			return nil, err
+		}
+		claimed = append(claimed, some...)
+		late += len(expired)
+		if err != nil || len(expired) == 0 {
+			break
+		}
+		if err := s.expire(ctx, waited.Add(now), expired); err != nil {
+			if len(claimed) == 0 {
+				return nil, err
+			}
+			break // they stay due; what was claimed must not be lost
+		}
+	}
+	if len(claimed) > 0 {
+		s.beat(ctx, now)
+	}
+	return claimed, s.withReceipts(ctx, claimed)
+}
+
+// recover takes jobs away from workers whose leases ran out.
+func (s *Store) recover(ctx context.Context, now time.Time, ask nexjob.ClaimRequest) error {
+	ask.N = 0
+	_, err := step(ctx, s, now, time.Second, func(ctx context.Context, _ *onewriter.Unit, r *rows) (struct{}, error) {
+		u, err := onewriter.Begin(ctx, r, now) // it locks the pulse: one recovers at a time
+		if err != nil {
+			return struct{}{}, err
+		}
+		if _, err := r.run(ctx, "raise fences", nil, wire.Int8(max(now.Unix(), 0)<<20)); err != nil {
+			return struct{}{}, err
+		}
+		if _, err := u.Claim(ctx, ask); err != nil {
+			return struct{}{}, err
+		}
+		if _, err = u.End(ctx); err != nil {
+			return struct{}{}, err
+		}
+		if u.Rings() {
+			s.rang()
+		}
+		return struct{}{}, r.exec(ctx, "sweep leases", micros(now))
+	})
+	return err
+}
+
+// expire ends jobs that were not started by their deadline.
+func (s *Store) expire(ctx context.Context, now time.Time, late []nexjob.ID) error {
+	_, err := s.amend(ctx, now, nexjob.Query{IDs: late}, nexjob.Action{Act: nexjob.ActExpire}, len(late))
+	return err
+}
+
+// claimDue leases due jobs by one statement and names those that are past their deadline.
+func (s *Store) claimDue(
+	ctx context.Context, now time.Time, ask *nexjob.ClaimRequest, n int,
+) (claimed []nexjob.Claimed, late []nexjob.ID, err error) {
+	now = rules.Micro(now)
+	lanes := lanesOf(ask)
+	queues, priorities := wire.Texts(len(lanes), 16), wire.Smallints(len(lanes))
+	for _, l := range lanes {
+		queues.Text(l.queue)
+		priorities.Int(int64(l.priority))
+	}
+	bounds := s.bounds.list(now, lanes, ask.Kinds)
+	until := rules.Micro(now.Add(ask.Lease))
+	c := collector{session: session{sheet: s.sheet}}
+	var lookups []bool
+	err = s.hot(ctx, "claim", func(row wire.Row) error {
+		if row.Bool(1) {
+			late = append(late, row.UUID(0))
+			return nil
+		}
+		lookups = append(lookups, nexjob.State(row.Int64(2)) == nexjob.Uncertain) //nolint:gosec // written from a State
+		return c.takeClaimed(row, ask, now, until)
+	}, wire.Int8(now.UnixMicro()), s.guarded(), queues.Arg(), priorities.Arg(), nameList(ask.Kinds), bounds,
+		wire.Int8(int64(n)), wire.Int8(until.UnixMicro()), wire.Int8(int64(ask.Lease)), wire.TextOrNull(ask.Worker))
+	if err != nil {
+		return nil, nil, err
+	}
+	s.bounds.learn(now, c.found, len(c.found) == n)
+	if err := s.completeClaimed(ctx, &c); err != nil {
+		return nil, nil, err
+	}
+	claimed = make([]nexjob.Claimed, len(c.found))
+	for i := range c.found {
+		claimed[i] = nexjob.Claimed{Job: c.found[i], Lookup: lookups[i]}
+	}
+	inOrder(claimed, lanes)
+	return claimed, late, nil
+}
+
+// inOrder puts claimed jobs in the order in which they were asked for.
+func inOrder(claimed []nexjob.Claimed, lanes []claimLane) {
+	place := func(j *nexjob.Job) int { return slices.Index(lanes, claimLane{j.Queue, j.Priority}) }
+	slices.SortFunc(claimed, func(a, b nexjob.Claimed) int {
+		if a.Job.Queue == b.Job.Queue && a.Job.Priority == b.Job.Priority {
+			return cmp.Or(a.Job.DueAt.Compare(b.Job.DueAt), a.Job.ID.Compare(b.Job.ID))
+		}
+		return cmp.Compare(place(&a.Job), place(&b.Job))
+	})
+}
+
+// completeClaimed reads what other tables hold of claimed jobs.
+func (s *Store) completeClaimed(ctx context.Context, c *collector) error {
+	if len(c.attempts)+len(c.parents) == 0 {
+		return nil
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	c.session.on = wire.NewConn(conn.Conn())
+	return c.complete(ctx)
+}
+
+// takeClaimed takes a row of claim_1.
+func (c *collector) takeClaimed(row wire.Row, ask *nexjob.ClaimRequest, now, until time.Time) error {
+	in := column{row: row, at: 3}
+	c.found = append(c.found, nexjob.Job{})
+	j := &c.found[len(c.found)-1]
+	*j = nexjob.Job{
+		ID: row.UUID(0), State: nexjob.Processing, Worker: ask.Worker, StartedAt: now, LeaseUntil: until, LeaseFor: ask.Lease,
+		Fence: in.int64(), EnqueuedAt: in.time(), DueAt: in.time(), Deadline: in.time(), Timeout: in.duration(),
+		KeepKeyFor: in.duration(), Operation: in.id(), SettledFence: in.int64(), MaxAttempts: in.int(),
+	}
+	s := stored{flags: in.int64()}
+	j.Tries, j.Crashes = in.int(), in.int()
+	s.attempts = in.int()
+	j.OpenEffects, j.ReceiptCount, j.ReceiptBytes = in.int(), in.int(), in.int()
+	j.Priority = nexjob.Priority(in.int64()) //nolint:gosec // written from a Priority
+	j.SettledAs = nexjob.Ending(in.int64())  //nolint:gosec // written from an Ending
+	j.Wished, j.Kind, j.Queue = in.state(), in.text(), in.text()
+	j.Key, j.Fingerprint, j.Reason = in.text(), in.fingerprint(), in.text()
+	err := in.more(j, &s)
+	j.Args, j.Result = in.bytes(), in.bytes()
+	if err == nil {
+		err = in.tagsAndMeta(j)
+	}
+	byFlags(j, s.flags)
+	c.has(s)
+	return err
+}
+
+// withReceipts reads the receipts of claimed jobs.
+func (s *Store) withReceipts(ctx context.Context, claimed []nexjob.Claimed) error {
+	var operations []nexjob.ID
+	for i := range claimed {
+		if claimed[i].Job.ReceiptCount > 0 {
+			operations = append(operations, claimed[i].Job.Operation)
+		}
+	}
+	if len(operations) == 0 {
+		return nil
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	found, err := session{sheet: s.sheet, on: wire.NewConn(conn.Conn())}.receipts(ctx, operations)
+	of := make(map[nexjob.ID][]nexjob.Receipt)
+	for _, r := range found {
+		of[r.Operation] = append(of[r.Operation], r)
+	}
+	for i := range claimed {
+		claimed[i].Receipts = slices.Clone(of[claimed[i].Job.Operation])
+	}
+	return err
+}
+
+// claimLane is one range of what is due.
+type claimLane struct {
+	queue    string
+	priority nexjob.Priority
+}
+
+// lanesOf lists the ranges that a claim visits, in order.
+func lanesOf(ask *nexjob.ClaimRequest) []claimLane {
+	var lanes []claimLane
+	for _, queue := range ask.Queues {
+		for _, priority := range nexjob.Priorities() {
+			lanes = append(lanes, claimLane{queue, priority})
+		}
+	}
+	return lanes
+}
+
+// bounds remember, for each range and kind, before which due time everything was claimed,
+// so that a claim does not walk over what is claimed and cannot be vacuumed yet, as long as
+// somebody holds an old snapshot. They only serve while there is a backlog, and are
+// forgotten every second: retries and late commits fall due below them.
+type bounds struct {
+	mu    sync.Mutex
+	since time.Time
+	of    map[boundOf]int64
+}
+
+type boundOf struct {
+	claimLane
+	kind string
+}
+
+const boundsFor = time.Second
+
+// list is the bounds in the order in which a claim wants them.
+func (b *bounds) list(now time.Time, lanes []claimLane, kinds []string) wire.Arg {
+	list := wire.Bigints(len(lanes) * len(kinds))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if age := now.Sub(b.since); age < 0 || age > boundsFor {
+		b.of = nil
+	}
+	for _, l := range lanes {
+		for _, kind := range kinds {
+			list.Int(b.of[boundOf{l, kind}])
+		}
+	}
+	return list.Arg()
+}
+
+// learn notes what a claim found. One that did not fill up forgets all: it has come to the
+// end of what is due, and whatever comes next may lie below.
+func (b *bounds) learn(now time.Time, found []nexjob.Job, full bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !full {
+		b.of = nil
+		return
+	}
+	if b.of == nil {
+		b.of, b.since = make(map[boundOf]int64), now
+	}
+	for i := range found {
+		j := &found[i]
+		at := boundOf{claimLane{j.Queue, j.Priority}, j.Kind}
+		b.of[at] = max(b.of[at], j.DueAt.UnixMicro())
+	}
+}

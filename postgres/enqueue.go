@@ -1,0 +1,299 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/onewriter"
+	"github.com/nexjob/nexjob/internal/rules"
+	"github.com/nexjob/nexjob/postgres/internal/wire"
+)
+
+// Enqueue adds jobs; see nexjob.Queue. One job shares its transaction with those of other
+// callers; several are one transaction.
+func (s *Store) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error) {
+	if err := s.check(ctx, now); err != nil {
+		return nil, wrap("enqueue", err)
+	}
+	var answers []nexjob.Answer
+	var err error
+	switch {
+	case len(jobs) == 0:
+		return nil, nil
+	case len(jobs) > 1:
+		answers, err = s.enqueueMany(ctx, now, jobs)
+	default:
+		answers = make([]nexjob.Answer, 1)
+		answers[0], err = s.enqueueOne(ctx, now, &jobs[0])
+	}
+	if err != nil {
+		return nil, wrap("enqueue", err)
+	}
+	if slices.ContainsFunc(answers, func(a nexjob.Answer) bool { return a.Outcome == nexjob.Created || a.Outcome == nexjob.Replaced }) {
+		s.beat(ctx, now)
+		s.rang()
+	}
+	return answers, nil
+}
+
+// plain reports whether an item may be added by the hot statement: what it means does not
+// depend on other jobs than its key's.
+func plain(item *nexjob.NewJob) bool { return len(item.Parents) == 0 }
+
+// enqueueOne adds one job. What the lane cannot decide, because a row must be locked for
+// it or somebody holds the key, the caller does itself.
+func (s *Store) enqueueOne(ctx context.Context, now time.Time, item *nexjob.NewJob) (nexjob.Answer, error) {
+	if err := item.Validate(); err != nil {
+		return nexjob.Answer{ID: item.ID, Err: err}, nil
+	}
+	if plain(item) {
+		answer, left, err := s.enqueues.enqueue(ctx, now, item)
+		if err != nil || !left {
+			return answer, err
+		}
+	}
+	answers, err := s.enqueueAlone(ctx, now, []nexjob.NewJob{*item})
+	if err != nil {
+		return nexjob.Answer{}, err
+	}
+	return answers[0], nil
+}
+
+// enqueueAlone adds jobs in a step of their own. It waits for keys that others hold.
+func (s *Store) enqueueAlone(ctx context.Context, now time.Time, items []nexjob.NewJob) ([]nexjob.Answer, error) {
+	return step(ctx, s, now, forever, func(ctx context.Context, u *onewriter.Unit, _ *rows) ([]nexjob.Answer, error) {
+		return u.Enqueue(ctx, items)
+	})
+}
+
+// enqueueMany adds the jobs of one caller in one transaction.
+func (s *Store) enqueueMany(ctx context.Context, now time.Time, items []nexjob.NewJob) ([]nexjob.Answer, error) {
+	p := planOf(items)
+	if p.whole {
+		return s.enqueueAlone(ctx, now, items)
+	}
+	for n := 1; ; n++ {
+		answers, err := s.tryMany(ctx, now, items, p)
+		if err == nil || n >= reruns || !again(err) || ctx.Err() != nil {
+			return answers, err
+		}
+	}
+}
+
+func (s *Store) tryMany(ctx context.Context, now time.Time, items []nexjob.NewJob, p plan) ([]nexjob.Answer, error) {
+	waited := s.wait()
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, s.orClosed(err)
+	}
+	defer conn.Release()
+	now = waited.Add(now)
+	on := wire.NewConn(conn.Conn())
+	answers := slices.Clone(p.answers)
+	var left []int
+	hot := s.adding(now, items, p.first, 0, answers, &left)
+	if err := on.RunAll(ctx, []wire.Call{{Statement: dynamic("BEGIN")}, hot}); err != nil {
+		if conn.Conn().PgConn().TxStatus() != 'I' {
+			rollback(conn)
+		}
+		return nil, refresh(conn, err)
+	}
+	left = append(left, p.later...)
+	if len(left) == 0 {
+		return answers, commit(ctx, on)
+	}
+	slices.Sort(left)
+	_, err = finish(ctx, s, conn, on, now, func(ctx context.Context, u *onewriter.Unit, _ *rows) (struct{}, error) {
+		return struct{}{}, enqueueLeft(ctx, u, items, left, answers)
+	})
+	return answers, err
+}
+
+// enqueueLeft adds what the hot statement has left, in a unit of the same transaction.
+func enqueueLeft(ctx context.Context, u *onewriter.Unit, items []nexjob.NewJob, left []int, answers []nexjob.Answer) error {
+	rest := make([]nexjob.NewJob, len(left))
+	for i, at := range left {
+		rest[i] = items[at]
+	}
+	done, err := u.Enqueue(ctx, rest)
+	for i := range done {
+		answers[left[i]] = done[i]
+	}
+	return err
+}
+
+// plan says how the items of a batch are added.
+type plan struct {
+	answers []nexjob.Answer // of invalid items
+	first   []int           // by the hot statement: their keys and IDs differ
+	later   []int           // after them: the key, or the ID, is that of an earlier one
+	whole   bool            // all by one unit
+}
+
+func planOf(items []nexjob.NewJob) plan {
+	p := plan{answers: make([]nexjob.Answer, len(items)), first: make([]int, 0, len(items))}
+	keys := make(map[string]bool, len(items))
+	ids := make(map[nexjob.ID]bool, len(items))
+	for i := range items {
+		item := &items[i]
+		if err := item.Validate(); err != nil {
+			p.answers[i] = nexjob.Answer{ID: item.ID, Err: err}
+			continue
+		}
+		switch {
+		case !plain(item), ids[item.ID]:
+			p.whole = true
+			return p
+		case item.IdempotencyKey != "" && keys[item.IdempotencyKey]:
+			p.later = append(p.later, i)
+		default:
+			p.first = append(p.first, i)
+		}
+		keys[item.IdempotencyKey], ids[item.ID] = true, true
+	}
+	return p
+}
+
+// shape is what jobs may share.
+type shape struct {
+	kind, queue      string
+	priority         nexjob.Priority
+	deadline         int64
+	timeout, keep    time.Duration
+	maxAttempts      int
+	tags, meta, more string
+}
+
+// adding is the hot statement for some of the items. It fills in the answers of those that
+// it adds and of those that create nothing, and lists those that are left.
+func (s *Store) adding(
+	now time.Time, items []nexjob.NewJob, which []int, wait time.Duration, answers []nexjob.Answer, left *[]int,
+) wire.Call {
+	n := len(which)
+	ids, keys, prints, args := wire.UUIDs(n), wire.Byteas(n, 24), wire.Byteas(n, 32), wire.Byteas(n, 64)
+	dues, shapes := wire.Bigints(n), wire.Smallints(n)
+	table := newShapes()
+	for _, at := range which {
+		item := &items[at]
+		ids.Bytes(item.ID[:])
+		keys.TextOrNull(item.IdempotencyKey)
+		prints.Bytes(item.Fingerprint[:])
+		args.BytesOrNull(item.Args)
+		j := rules.NewRecord(item, item.ID, now)
+		dues.IntOrNull(stamp(j.DueAt))
+		shapes.Int(table.add(&j))
+		answers[at] = nexjob.Answer{ID: item.ID, Outcome: nexjob.Created, State: j.ReportedState(now), Operation: item.ID}
+	}
+	list := []wire.Arg{
+		wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), keys.Arg(), prints.Arg(), args.Arg(), dues.Arg(), shapes.Arg(),
+	}
+	list = append(list, table.args()...)
+	if wait > 0 {
+		list = append(list, wire.Text(strconv.FormatInt(wait.Milliseconds(), 10)+"ms"))
+	} else {
+		list = append(list, wire.Null())
+	}
+	return wire.Call{Statement: s.sheet["enqueue"], Args: list, Take: func(row wire.Row) error {
+		at := which[row.Int64(0)-1]
+		judged := judge(row, &items[at], now)
+		if judged.Fresh || judged.Answer.Outcome == nexjob.Replaced {
+			*left = append(*left, at)
+			return nil
+		}
+		answers[at] = judged.Answer
+		return nil
+	}}
+}
+
+// judge applies the key rule to an item of which look_1 has read what is stored.
+func judge(row wire.Row, item *nexjob.NewJob, now time.Time) rules.Judgment {
+	c := column{row: row, at: 1}
+	var seen rules.Standing
+	same := nexjob.Job{
+		ID: c.id(), Kind: c.text(), Key: c.text(), Fingerprint: c.fingerprint(), Operation: c.id(), State: c.state(), DueAt: c.time(),
+	}
+	byFlags(&same, c.int64())
+	if !same.ID.IsZero() {
+		seen.Same = &same
+	}
+	key := nexjob.KeyRow{
+		Key: item.IdempotencyKey, Job: c.id(), Kind: c.text(), Fingerprint: c.fingerprint(), Operation: c.id(),
+		Ended: c.state(), Until: c.time(), Cleared: c.bool(),
+	}
+	if !key.Job.IsZero() {
+		seen.Key = &key
+	}
+	holder := nexjob.Job{ID: c.id(), State: c.state(), DueAt: c.time(), Key: item.IdempotencyKey}
+	byFlags(&holder, c.int64())
+	if !holder.ID.IsZero() {
+		seen.Holder = &holder
+	}
+	return rules.Judge(item, seen, now)
+}
+
+// shapesOf lists what jobs share, each shape once.
+type shapesOf struct {
+	at                                   map[shape]int64
+	last                                 shape
+	lastAt                               int64
+	kinds, queues, tags, metas, mores    *wire.List
+	priorities                           *wire.List
+	deadlines, timeouts, attempts, keeps *wire.List
+}
+
+func newShapes() *shapesOf {
+	return &shapesOf{
+		at: make(map[shape]int64), kinds: wire.Texts(1, 16), queues: wire.Texts(1, 16), tags: wire.Texts(1, 16),
+		metas: wire.Texts(1, 16), mores: wire.Texts(1, 16), priorities: wire.Smallints(1), deadlines: wire.Bigints(1),
+		timeouts: wire.Bigints(1), attempts: wire.Bigints(1), keeps: wire.Bigints(1),
+	}
+}
+
+// add returns the number of a job's shape, from 1.
+func (t *shapesOf) add(j *nexjob.Job) int64 {
+	s := shape{
+		kind: j.Kind, queue: j.Queue, priority: j.Priority, deadline: stamp(j.Deadline), timeout: j.Timeout,
+		keep: j.KeepKeyFor, maxAttempts: j.MaxAttempts,
+	}
+	// These encode: strings always do.
+	if len(j.Tags) > 0 {
+		text, _ := json.Marshal(j.Tags)
+		s.tags = string(text)
+	}
+	if len(j.Meta) > 0 {
+		text, _ := json.Marshal(j.Meta)
+		s.meta = string(text)
+	}
+	s.more, _ = restOf(j)
+	if t.lastAt > 0 && s == t.last {
+		return t.lastAt
+	}
+	n, known := t.at[s]
+	if !known {
+		n = int64(len(t.at)) + 1
+		t.at[s] = n
+		t.kinds.Text(s.kind)
+		t.queues.Text(s.queue)
+		t.priorities.Int(int64(s.priority))
+		t.deadlines.IntOrNull(s.deadline)
+		t.timeouts.IntOrNull(int64(s.timeout))
+		t.attempts.Int(int64(s.maxAttempts))
+		t.keeps.IntOrNull(int64(s.keep))
+		t.tags.TextOrNull(s.tags)
+		t.metas.TextOrNull(s.meta)
+		t.mores.TextOrNull(s.more)
+	}
+	t.last, t.lastAt = s, n
+	return n
+}
+
+func (t *shapesOf) args() []wire.Arg {
+	return []wire.Arg{
+		t.kinds.Arg(), t.queues.Arg(), t.priorities.Arg(), t.deadlines.Arg(), t.timeouts.Arg(), t.attempts.Arg(),
+		t.keeps.Arg(), t.tags.Arg(), t.metas.Arg(), t.mores.Arg(),
+	}
+}

@@ -1,0 +1,233 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/onewriter"
+	"github.com/nexjob/nexjob/internal/rules"
+	"github.com/nexjob/nexjob/postgres/internal/wire"
+)
+
+// Settle ends attempts; see nexjob.Queue. Those from whose end nothing else follows are
+// one statement; the others are a step, and where somebody holds one of their rows, each
+// is a step of its own.
+func (s *Store) Settle(ctx context.Context, now time.Time, ends []nexjob.Settlement) ([]nexjob.Settled, error) {
+	if err := s.check(ctx, now); err != nil {
+		return nil, wrap("settle", err)
+	}
+	answers := make([]nexjob.Settled, len(ends))
+	left, err := s.settlePlain(ctx, now, ends, answers)
+	if err == nil && len(left) > 0 {
+		err = s.settleLeft(ctx, now, ends, left, answers)
+		if err != nil && len(left) < len(ends) && !errors.Is(err, nexjob.ErrOutcomeUnknown) {
+			err = fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err) // some of them stand
+		}
+	}
+	if err != nil {
+		return nil, wrap("settle", err)
+	}
+	return answers, nil
+}
+
+// plainEnd reports whether an ending may be all that a settlement writes.
+func plainEnd(s *nexjob.Settlement) bool {
+	return s.As == nexjob.EndSucceeded && s.Error == "" && s.Delay == 0 && len(s.Followers) == 0 && len(s.Result) <= nexjob.MaxResult
+}
+
+// settlePlain ends attempts by the hot statement and lists those that are left.
+func (s *Store) settlePlain(
+	ctx context.Context, now time.Time, ends []nexjob.Settlement, answers []nexjob.Settled,
+) (left []int, err error) {
+	call, which := s.settling(now, ends)
+	if len(which) > 0 {
+		if err := s.hot(ctx, "settle", which.take(answers), call...); err != nil {
+			if unknown(err) {
+				err = fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err)
+			}
+			return nil, err
+		}
+	}
+	for i := range answers {
+		if answers[i].State == 0 {
+			left = append(left, i)
+		}
+	}
+	if len(left) < len(ends) {
+		s.beat(ctx, now)
+		s.rang()
+	}
+	return left, nil
+}
+
+// byJob finds a settlement by its job.
+type byJob map[nexjob.ID]int
+
+func (b byJob) take(answers []nexjob.Settled) func(wire.Row) error {
+	return func(row wire.Row) error {
+		answers[b[row.UUID(0)]].State = nexjob.Succeeded
+		return nil
+	}
+}
+
+// settling is the hot statement's arguments, and which settlements it is about.
+func (s *Store) settling(now time.Time, ends []nexjob.Settlement) ([]wire.Arg, byJob) {
+	which := make(byJob, len(ends))
+	ids, fences, results := wire.UUIDs(len(ends)), wire.Bigints(len(ends)), wire.Byteas(len(ends), 0)
+	for i := range ends {
+		e := &ends[i]
+		if _, twice := which[e.Lease.Job]; twice || !plainEnd(e) {
+			continue
+		}
+		which[e.Lease.Job] = i
+		ids.Bytes(e.Lease.Job[:])
+		fences.Int(e.Lease.Fence)
+		results.BytesOrNull(e.Result)
+	}
+	return []wire.Arg{wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), fences.Arg(), results.Arg()}, which
+}
+
+// settleLeft ends the other attempts: together, or, where somebody holds a row of one of
+// them, one by one.
+func (s *Store) settleLeft(
+	ctx context.Context, now time.Time, ends []nexjob.Settlement, left []int, answers []nexjob.Settled,
+) error {
+	wait := forever
+	if len(left) > 1 {
+		wait = patience
+	}
+	err := s.settleStep(ctx, now, ends, left, wait, answers)
+	if len(left) == 1 || codeOf(err) != codeLocked {
+		return err
+	}
+	for i := range left {
+		if err := s.settleStep(ctx, now, ends, left[i:i+1], forever, answers); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) settleStep(
+	ctx context.Context, now time.Time, ends []nexjob.Settlement, which []int, wait time.Duration, answers []nexjob.Settled,
+) error {
+	some := make([]nexjob.Settlement, len(which))
+	for i, at := range which {
+		some[i] = ends[at]
+	}
+	done, err := step(ctx, s, now, wait, func(ctx context.Context, u *onewriter.Unit, r *rows) ([]nexjob.Settled, error) {
+		return settleIn(ctx, u, r, some)
+	})
+	for i := range done {
+		answers[which[i]] = done[i]
+	}
+	return err
+}
+
+// settleIn ends attempts in a unit. The keys of followers, and those whose life begins
+// with the end, are locked before the jobs.
+func settleIn(ctx context.Context, u *onewriter.Unit, r *rows, ends []nexjob.Settlement) ([]nexjob.Settled, error) {
+	ids := make([]nexjob.ID, len(ends))
+	var keys []string
+	for i := range ends {
+		ids[i] = ends[i].Lease.Job
+		for f := range ends[i].Followers {
+			if key := ends[i].Followers[f].IdempotencyKey; key != "" && nexjob.ValidateKey(key) == nil {
+				keys = append(keys, key)
+			}
+		}
+	}
+	living, err := r.keysOf(ctx, ids, true)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.lockKeys(ctx, append(keys, living...)); err != nil {
+		return nil, err
+	}
+	return u.Settle(ctx, ends)
+}
+
+// Renew extends leases; see nexjob.Queue. It waits for nobody: a row that somebody holds
+// is busy.
+func (s *Store) Renew(ctx context.Context, now, until time.Time, leases []nexjob.Lease) ([]nexjob.Renewal, error) {
+	if err := s.check(ctx, now); err != nil {
+		return nil, wrap("renew", err)
+	}
+	answers, err := s.renew(ctx, now, until.Sub(now), leases)
+	return answers, wrap("renew", err)
+}
+
+// manyLeases is how many leases one statement renews: no renewal holds many rows for long.
+const manyLeases = 500
+
+func (s *Store) renew(ctx context.Context, now time.Time, length time.Duration, leases []nexjob.Lease) ([]nexjob.Renewal, error) {
+	length = min(length, nexjob.MaxDuration)
+	waited := s.wait()
+	answers := make([]nexjob.Renewal, len(leases))
+	missing := false
+	for from := 0; from < len(leases); from += manyLeases {
+		some := leases[from:min(from+manyLeases, len(leases))]
+		if err := s.renewSome(ctx, waited.Add(now), length, some, answers[from:]); err != nil {
+			return nil, err
+		}
+	}
+	s.beat(ctx, now)
+	for i := range answers {
+		missing = missing || answers[i].Status == 0
+	}
+	if missing {
+		return answers, s.unrenewed(ctx, leases, answers)
+	}
+	return answers, nil
+}
+
+func (s *Store) renewSome(
+	ctx context.Context, now time.Time, length time.Duration, leases []nexjob.Lease, answers []nexjob.Renewal,
+) error {
+	ids, fences := wire.UUIDs(len(leases)), wire.Bigints(len(leases))
+	at := make(map[nexjob.ID][]int, len(leases))
+	for i, l := range leases {
+		if len(at[l.Job]) == 0 || !slices.ContainsFunc(at[l.Job], func(o int) bool { return leases[o] == l }) {
+			ids.Bytes(l.Job[:])
+			fences.Int(l.Fence)
+		}
+		at[l.Job] = append(at[l.Job], i)
+	}
+	now = rules.Micro(now)
+	return s.hot(ctx, "renew", func(row wire.Row) error {
+		c := column{row: row}
+		id, until, flags, fence := c.id(), c.time(), c.int64(), c.int64()
+		for _, i := range at[id] {
+			if leases[i].Fence == fence {
+				answers[i] = nexjob.Renewal{Status: nexjob.Renewed, Until: until, Stop: flags&flagStop != 0}
+			}
+		}
+		return nil
+	}, wire.Int8(now.UnixMicro()), s.guarded(), ids.Arg(), fences.Arg(), wire.Int8(rules.Micro(now.Add(length)).UnixMicro()),
+		wire.Int8(int64(length)))
+}
+
+// unrenewed answers leases whose rows could not be locked by what is committed.
+func (s *Store) unrenewed(ctx context.Context, leases []nexjob.Lease, answers []nexjob.Renewal) error {
+	var ids []nexjob.ID
+	for i := range answers {
+		if answers[i].Status == 0 {
+			answers[i].Status = nexjob.Lost
+			ids = append(ids, leases[i].Job)
+		}
+	}
+	return s.hot(ctx, "standing", func(row wire.Row) error {
+		c := column{row: row}
+		id, fence, state, flags := c.id(), c.int64(), c.state(), c.int64()
+		for i, l := range leases {
+			if l.Job == id && l.Fence == fence && state == nexjob.Processing && answers[i].Status == nexjob.Lost {
+				answers[i] = nexjob.Renewal{Status: nexjob.Busy, Stop: flags&flagStop != 0}
+			}
+		}
+		return nil
+	}, idList(ids))
+}

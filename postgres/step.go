@@ -1,0 +1,215 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/onewriter"
+	"github.com/nexjob/nexjob/postgres/internal/wire"
+)
+
+// patience is how long a step that speaks for several callers waits for what somebody's
+// open transaction holds, before each goes on alone.
+const patience = 50 * time.Millisecond
+
+// forever lets a step wait for as long as its caller does.
+const forever = time.Duration(0)
+
+// reruns bounds how often a step is done again that lost a race or a dead-lock.
+const reruns = 10
+
+// work is what a step does in a unit, on rows that it locks.
+type work[T any] func(ctx context.Context, u *onewriter.Unit, r *rows) (T, error)
+
+// step runs one transaction of the engine's own: f's changes stand together, or, when it
+// answers an error, not at all.
+func step[T any](ctx context.Context, s *Store, now time.Time, wait time.Duration, f work[T]) (T, error) {
+	for n := 1; ; n++ {
+		answer, err := try(ctx, s, now, wait, f)
+		if err == nil || n >= reruns || !again(err) || ctx.Err() != nil {
+			return answer, err
+		}
+	}
+}
+
+func try[T any](ctx context.Context, s *Store, now time.Time, wait time.Duration, f work[T]) (T, error) {
+	var none T
+	waited := s.wait()
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return none, s.orClosed(err)
+	}
+	defer conn.Release() // one with an open transaction is closed
+	now = waited.Add(now)
+	on := wire.NewConn(conn.Conn())
+	if err := s.begin(ctx, on, now, wait); err != nil {
+		return none, refresh(conn, err)
+	}
+	return finish(ctx, s, conn, on, now, f)
+}
+
+// begin starts a transaction in which waits for locks are bounded.
+func (s *Store) begin(ctx context.Context, on wire.Conn, now time.Time, wait time.Duration) error {
+	calls := []wire.Call{
+		{Statement: dynamic("BEGIN")},
+		{Statement: s.sheet["patience"], Args: []wire.Arg{wire.Text(fmt.Sprintf("%dms", wait.Milliseconds()))}},
+		{Statement: s.sheet["plans"]},
+	}
+	if s.clock == nil {
+		calls = append(calls, wire.Call{Statement: s.sheet["guard"], Args: []wire.Arg{wire.Int8(now.UnixMicro())}})
+	}
+	return on.RunAll(ctx, calls)
+}
+
+// finish does the work in a transaction that has begun, and commits it.
+func finish[T any](
+	ctx context.Context, s *Store, conn *pgxpool.Conn, on wire.Conn, now time.Time, f work[T],
+) (T, error) {
+	var none T
+	r := &rows{session: session{sheet: s.sheet, on: on}}
+	u := onewriter.Join(r, now)
+	answer, err := f(ctx, u, r)
+	wrote := false
+	if err == nil {
+		wrote, err = u.End(ctx)
+	}
+	if err == nil {
+		err = r.end(ctx)
+	}
+	if err != nil {
+		rollback(conn)
+		return none, refresh(conn, err)
+	}
+	if err := commit(ctx, on); err != nil {
+		return none, err
+	}
+	if wrote {
+		s.beat(ctx, now)
+	}
+	if u.Rings() {
+		s.rang()
+	}
+	return answer, nil
+}
+
+// commit ends a transaction. It is not interrupted: what it came to would not be known.
+func commit(ctx context.Context, on wire.Conn) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	_, err := on.Run(ctx, dynamic("COMMIT"), nil)
+	if unknown(err) {
+		err = fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err)
+	}
+	return err
+}
+
+// rollback gives a connection back as it was, or lets the pool close it.
+func rollback(conn *pgxpool.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, _ = conn.Exec(ctx, "ROLLBACK")
+}
+
+// Record writes receipts; see nexjob.Ledger.
+func (s *Store) Record(ctx context.Context, now time.Time, receipts []nexjob.Receipt) ([]nexjob.Recorded, error) {
+	if err := s.check(ctx, now); err != nil {
+		return nil, wrap("record", err)
+	}
+	answers, err := step(ctx, s, now, forever,
+		func(ctx context.Context, u *onewriter.Unit, _ *rows) ([]nexjob.Recorded, error) {
+			return u.Record(ctx, receipts)
+		})
+	return answers, wrap("record", err)
+}
+
+// Put compares and swaps entries; see nexjob.Registry.
+func (s *Store) Put(ctx context.Context, now time.Time, puts []nexjob.Put) ([]nexjob.PutAnswer, error) {
+	if err := s.check(ctx, now); err != nil {
+		return nil, wrap("put", err)
+	}
+	answers, err := step(ctx, s, now, forever,
+		func(ctx context.Context, u *onewriter.Unit, _ *rows) ([]nexjob.PutAnswer, error) {
+			return u.Put(ctx, puts)
+		})
+	return answers, wrap("put", err)
+}
+
+// Amend applies an action to jobs; see nexjob.Archive. A job whose row or key somebody's
+// open transaction holds is left out of an action on several.
+func (s *Store) Amend(
+	ctx context.Context, now time.Time, q nexjob.Query, do nexjob.Action, limit int,
+) (nexjob.Amended, error) {
+	if err := s.check(ctx, now); err != nil {
+		return nexjob.Amended{}, wrap("amend", err)
+	}
+	done, err := s.amend(ctx, now, q, do, limit)
+	return done, wrap("amend", err)
+}
+
+func (s *Store) amend(
+	ctx context.Context, now time.Time, q nexjob.Query, do nexjob.Action, limit int,
+) (nexjob.Amended, error) {
+	return step(ctx, s, now, forever, func(ctx context.Context, u *onewriter.Unit, r *rows) (nexjob.Amended, error) {
+		r.act = do.Act
+		if do.FollowUp != nil && do.FollowUp.IdempotencyKey != "" && nexjob.ValidateKey(do.FollowUp.IdempotencyKey) == nil {
+			if err := r.lockKeys(ctx, []string{do.FollowUp.IdempotencyKey}); err != nil {
+				return nexjob.Amended{}, err
+			}
+		}
+		return u.Amend(ctx, q, do, limit)
+	})
+}
+
+// upkeep is what a store remembers of its own recoveries.
+type upkeep struct {
+	mu   sync.Mutex
+	last time.Time // in the storage's time
+}
+
+// due reports whether leases are to be looked at now.
+func (k *upkeep) due(now time.Time, every time.Duration) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if since := now.Sub(k.last); since >= 0 && since < every {
+		return false
+	}
+	k.last = now
+	return true
+}
+
+// beat notes that the storage could be written at now. Only an exact store does it after
+// every step: otherwise recoveries and renewals tell.
+func (s *Store) beat(ctx context.Context, now time.Time) {
+	if s.clock == nil {
+		return
+	}
+	_ = s.beatNow(ctx, now)
+}
+
+func (s *Store) beatNow(ctx context.Context, now time.Time) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	on := wire.NewConn(conn.Conn())
+	if err := s.begin(ctx, on, now, time.Second); err != nil {
+		return err
+	}
+	r := &rows{session: session{sheet: s.sheet, on: on}}
+	p, err := r.Pulse(ctx)
+	if err == nil && !now.Before(p.LastWrite) {
+		p.Beat(now)
+		err = r.WritePulse(ctx, p)
+	}
+	if err != nil {
+		rollback(conn)
+		return err
+	}
+	return commit(ctx, on)
+}

@@ -1,0 +1,280 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/onewriter"
+	"github.com/nexjob/nexjob/internal/rules"
+	"github.com/nexjob/nexjob/internal/sqlstore"
+	"github.com/nexjob/nexjob/postgres/internal/wire"
+)
+
+// Options are the choices of a Store. The zero value is safe.
+type Options struct {
+	// Schema is where the tables stand; default the first of the connection's search path,
+	// which is public where nobody has changed it.
+	Schema string
+	// Prefix begins the names of the tables; default nexjob, as in nexjob_jobs.
+	Prefix string
+	// Migrate brings the schema up to date at Open. Otherwise a schema that this code
+	// cannot run on is an error that says so.
+	Migrate bool
+	// ListenURL is where wake-ups of other processes are heard, on a connection of its own.
+	// It must not lead through a pooler that lends connections per transaction. Default
+	// the URL of Open, or the settings of the pool that was wrapped; "none" turns listening
+	// off, and workers find the jobs of other processes at their polls.
+	ListenURL string
+	// Clock replaces the server's clock, for tests. Every step is then as exact as on an
+	// engine with one writer: nothing that can be spared is put off.
+	Clock func() time.Time
+}
+
+// Store is a storage engine in a PostgreSQL database. It may be used by many goroutines
+// at once, and the tables by many processes. Make one with Open or Wrap.
+type Store struct {
+	pool    *pgxpool.Pool
+	ours    bool // the pool is closed with the store
+	names   names
+	id      string // of the tables
+	sheet   sheet
+	steps   []sqlstore.Migration
+	clock   func() time.Time // nil: the server's
+	bell    *nexjob.Bell
+	closed  atomic.Bool
+	life    context.Context //nolint:containedctx // ends at Close
+	end     context.CancelFunc
+	workers sync.WaitGroup
+
+	enqueues *lane
+	bounds   bounds
+	upkeep   upkeep
+}
+
+var (
+	_ nexjob.Storage = (*Store)(nil)
+	_ nexjob.Ringer  = (*Store)(nil)
+)
+
+// Open connects to a database by its URL, as pgx reads it: postgres://user@host/database,
+// with pool_max_conns and the like as parameters. The pool is the store's own; Pool lends
+// it.
+func Open(ctx context.Context, url string, options Options) (*Store, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, wrap("open", err)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, wrap("open", err)
+	}
+	s, err := open(ctx, pool, options)
+	if err != nil {
+		pool.Close()
+		return nil, wrap("open", err)
+	}
+	s.ours = true
+	return s, nil
+}
+
+// Wrap makes a store on a pool of the user's, which stays the user's to close, after the
+// store. A step takes a connection of it for as long as the step lasts.
+func Wrap(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, error) {
+	s, err := open(ctx, pool, options)
+	if err != nil {
+		return nil, wrap("wrap", err)
+	}
+	return s, nil
+}
+
+func open(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, error) {
+	s := &Store{pool: pool, clock: options.Clock, bell: nexjob.NewBell()}
+	if err := s.named(ctx, options); err != nil {
+		return nil, err
+	}
+	var err error
+	if options.Migrate {
+		err = s.migrate(ctx, int64(len(s.steps)))
+	} else {
+		err = s.ready(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = s.hot(ctx, "meta", func(row wire.Row) error {
+		s.id = row.Text(1)
+		return nil
+	}, wire.Text("store"))
+	if err != nil {
+		return nil, err
+	}
+	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	s.enqueues = newLane(s)
+	return s, nil
+}
+
+// named finds out what the tables are called, and what steps there are to make them.
+func (s *Store) named(ctx context.Context, options Options) (err error) {
+	n := names{schema: options.Schema, prefix: options.Prefix}
+	if n.prefix == "" {
+		n.prefix = "nexjob"
+	}
+	if err := n.check(); err != nil {
+		return err
+	}
+	if n.schema == "" {
+		if err := s.pool.QueryRow(ctx, "SELECT coalesce(current_schema(), '')").Scan(&n.schema); err != nil {
+			return err
+		}
+		if err := n.check(); err != nil || n.schema == "" {
+			return errors.Join(err, errors.New("the search path names no schema that can be used: name one with Options.Schema"))
+		}
+	}
+	s.names = n
+	if s.sheet, err = n.sheet(); err != nil {
+		return err
+	}
+	s.steps, err = sqlstore.ReadMigrations(migrationFiles)
+	return err
+}
+
+// Pool returns the store's connections, for tables of the user's own. It is closed by
+// Close if Open made it.
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// Bell rings after each step of this process that made a job claimable or ended one, and
+// when another process says so.
+func (s *Store) Bell() *nexjob.Bell { return s.bell }
+
+// Clock returns the server's time.
+func (s *Store) Clock(ctx context.Context) (time.Time, error) {
+	if s.closed.Load() {
+		return time.Time{}, wrap("clock", nexjob.ErrClosed)
+	}
+	if s.clock != nil {
+		return rules.Micro(s.clock()), ctx.Err()
+	}
+	var now time.Time
+	err := s.hot(ctx, "clock", func(row wire.Row) error {
+		now = time.UnixMicro(row.Int64(0)).UTC()
+		return nil
+	})
+	return now, wrap("clock", err)
+}
+
+// Migrate brings the schema up to date.
+func (s *Store) Migrate(ctx context.Context) error {
+	if s.closed.Load() {
+		return wrap("migrate", nexjob.ErrClosed)
+	}
+	return wrap("migrate", s.migrate(ctx, int64(len(s.steps))))
+}
+
+// Close waits for steps under way and releases what Open took. Later calls answer
+// ErrClosed.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.end()
+	s.workers.Wait()
+	if s.ours {
+		s.pool.Close()
+	}
+	return nil
+}
+
+// check refuses a call before anything is done.
+func (s *Store) check(ctx context.Context, now time.Time) error {
+	if s.closed.Load() {
+		return nexjob.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.clock != nil {
+		return onewriter.Guard(s.clock, now)
+	}
+	return nil
+}
+
+// wait measures how long a step waits for its connection.
+func (s *Store) wait() onewriter.Wait { return onewriter.StartWait(onewriter.HostClock(s.clock)) }
+
+// guarded is whether the server compares a caller's time with its own clock.
+func (s *Store) guarded() wire.Arg { return wire.Bool(s.clock == nil) }
+
+// hot runs one statement by itself.
+func (s *Store) hot(ctx context.Context, name string, take func(wire.Row) error, args ...wire.Arg) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return s.orClosed(err)
+	}
+	defer conn.Release()
+	_, err = wire.NewConn(conn.Conn()).Run(ctx, s.sheet[name], take, args...)
+	return refresh(conn, err)
+}
+
+// refresh lets a connection forget its prepared statements where that is what failed.
+func refresh(conn *pgxpool.Conn, err error) error {
+	switch codeOf(err) {
+	case codeNoStatement, codeStatementTwice, codePlanChanged:
+		_ = conn.Conn().Close(context.Background()) // the pool makes a new one
+	}
+	return err
+}
+
+// orClosed explains an error that Close has caused.
+func (s *Store) orClosed(err error) error {
+	if s.closed.Load() {
+		return nexjob.ErrClosed
+	}
+	return err
+}
+
+// read runs f on one state of the tables.
+func read[T any](
+	ctx context.Context, s *Store, verb string, now time.Time, f func(in session) (T, error),
+) (T, error) {
+	var none T
+	if err := s.check(ctx, now); err != nil {
+		return none, wrap(verb, err)
+	}
+	var answer T
+	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
+		func(tx pgx.Tx) (err error) {
+			answer, err = f(session{sheet: s.sheet, on: wire.NewConn(tx.Conn())})
+			return err
+		})
+	if err != nil {
+		return none, wrap(verb, s.orClosed(err))
+	}
+	return answer, nil
+}
+
+// Find returns one page; see nexjob.Archive.
+func (s *Store) Find(ctx context.Context, now time.Time, q nexjob.Query) (nexjob.Page, error) {
+	return read(ctx, s, "find", now, func(in session) (nexjob.Page, error) { return in.find(ctx, now, &q) })
+}
+
+// Count tallies jobs; see nexjob.Archive.
+func (s *Store) Count(ctx context.Context, now time.Time, q nexjob.Query) ([]nexjob.Tally, error) {
+	return read(ctx, s, "count", now, func(in session) ([]nexjob.Tally, error) { return in.count(ctx, now, &q) })
+}
+
+// Entries returns unexpired entries by name; see nexjob.Registry.
+func (s *Store) Entries(ctx context.Context, now time.Time, kind string) ([]nexjob.Entry, error) {
+	return read(ctx, s, "entries", now, func(in session) ([]nexjob.Entry, error) { return in.entries(ctx, now, kind) })
+}
+
+// rang wakes those who wait for work, in this process and in others.
+func (s *Store) rang() {
+	s.bell.Ring()
+}

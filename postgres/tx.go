@@ -1,0 +1,207 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/onewriter"
+	"github.com/nexjob/nexjob/postgres/internal/wire"
+)
+
+const engine = "postgres"
+
+// Tx wraps a caller's open transaction of pgx for Store.Join and client.In: what is done
+// in it is visible on commit and gone on rollback. It may be of any isolation level: at
+// REPEATABLE READ and SERIALIZABLE a key or a job that others have changed since the
+// transaction's snapshot is answered with a serialization error, marked transient, after
+// which the transaction is to be begun anew.
+func Tx(tx pgx.Tx) nexjob.Tx { return pgxTx{tx} }
+
+type pgxTx struct{ tx pgx.Tx }
+
+// Engine names the engine whose Join takes the transaction.
+func (pgxTx) Engine() string { return engine }
+
+// SQLTransaction is an open transaction of database/sql, or of what stands on it: *sql.Tx,
+// and those of bun, sqlx and gorm, have these methods, while a *sql.DB has not. Commit and
+// Rollback are never called: they keep a *sql.DB out at compile time.
+type SQLTransaction interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	Commit() error
+	Rollback() error
+}
+
+// SQLTx is Tx for a transaction of database/sql, on whichever driver of PostgreSQL.
+func SQLTx(tx SQLTransaction) nexjob.Tx { return sqlTx{tx} }
+
+type sqlTx struct{ tx SQLTransaction }
+
+// Engine names the engine whose Join takes the transaction.
+func (sqlTx) Engine() string { return engine }
+
+var (
+	errForeign = errors.New("the transaction is not one of this store's database")
+	errEnded   = fmt.Errorf("the transaction has ended: %w", nexjob.ErrClosed)
+	errBroken  = errors.New("a statement before has failed, so PostgreSQL does nothing more in this transaction: " +
+		"roll it back and begin anew")
+)
+
+// Join returns the store's steps inside a transaction of Tx or SQLTx. What is wrong with
+// the transaction is answered by the first step.
+func (s *Store) Join(tx nexjob.Tx) (nexjob.Joined, error) {
+	switch t := tx.(type) {
+	case pgxTx:
+		return &joined{store: s, on: pgxRunner{t.tx}}, nil
+	case sqlTx:
+		return &joined{store: s, on: wire.SQL{Tx: t.tx}}, nil
+	}
+	return nil, fmt.Errorf("postgres: join: a transaction of postgres.Tx or postgres.SQLTx is wanted, not one of %s: %w",
+		tx.Engine(), nexjob.ErrUnsupported)
+}
+
+// pgxRunner runs statements in a transaction of pgx, which says itself when it has ended:
+// its connection may long be somebody else's by then.
+type pgxRunner struct{ tx pgx.Tx }
+
+// Run runs a statement.
+func (p pgxRunner) Run(ctx context.Context, s wire.Statement, take func(wire.Row) error, args ...wire.Arg) (int64, error) {
+	// To prepare a statement again is no round trip, and is refused by a transaction that
+	// has ended.
+	name := s.Name
+	if name == "" {
+		name = "nexjob alive"
+		s2 := wire.Statement{Name: name, Text: "SELECT 1"}
+		if _, err := p.tx.Prepare(ctx, s2.Name, s2.Text); err != nil {
+			return 0, err
+		}
+		return wire.NewConn(p.tx.Conn()).Run(ctx, s, take, args...)
+	}
+	if _, err := p.tx.Prepare(ctx, s.Name, s.Text); err != nil {
+		return 0, err
+	}
+	return wire.NewConn(p.tx.Conn()).Run(ctx, s, take, args...)
+}
+
+// joined is a store inside a caller's transaction.
+type joined struct {
+	store *Store
+	on    wire.Runner
+	ours  bool // the transaction is one of these tables' database
+}
+
+// enter checks a call, and that the transaction is one of the store's database.
+func (j *joined) enter(ctx context.Context, now time.Time) error {
+	if err := j.store.check(ctx, now); err != nil || j.ours {
+		return err
+	}
+	id := ""
+	in := session{sheet: j.store.sheet, on: j.on}
+	_, err := in.run(ctx, "meta", func(row wire.Row) error {
+		id = row.Text(1)
+		return nil
+	}, wire.Text("store"))
+	if err == nil && id != j.store.id {
+		err = errForeign
+	}
+	j.ours = err == nil
+	return err
+}
+
+// within runs one step in a unit. After an error the transaction can only be rolled back.
+func within[T any](ctx context.Context, j *joined, verb string, now time.Time, f work[T]) (T, error) {
+	var none T
+	waited := j.store.wait()
+	if err := j.enter(ctx, now); err != nil {
+		return none, wrap(verb, explain(err))
+	}
+	r := &rows{session: session{sheet: j.store.sheet, on: j.on}}
+	u := onewriter.Join(r, waited.Add(now))
+	answer, err := f(ctx, u, r)
+	if err == nil {
+		_, err = u.End(ctx)
+	}
+	if err == nil {
+		err = r.end(ctx)
+	}
+	if err != nil {
+		return none, wrap(verb, explain(err))
+	}
+	return answer, nil
+}
+
+// explain says in words what PostgreSQL's answer means for a caller's transaction.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, sql.ErrTxDone), errors.Is(err, pgx.ErrTxClosed):
+		return errEnded
+	case codeOf(err) == codeAborted:
+		return fmt.Errorf("%w (%w)", errBroken, err)
+	case codeOf(err) == codeNoTable, codeOf(err) == codeNoFunction, codeOf(err) == codeNoSchema:
+		return fmt.Errorf("%w (%w)", errForeign, err)
+	case errors.Is(err, errRaced):
+		return &nexjob.TransientError{Err: err}
+	}
+	return err
+}
+
+// Enqueue adds jobs in the transaction.
+func (j *joined) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error) {
+	p := planOf(jobs)
+	if p.whole || len(jobs) == 0 {
+		return within(ctx, j, "enqueue", now, func(ctx context.Context, u *onewriter.Unit, _ *rows) ([]nexjob.Answer, error) {
+			return u.Enqueue(ctx, jobs)
+		})
+	}
+	if err := j.enter(ctx, now); err != nil {
+		return nil, wrap("enqueue", explain(err))
+	}
+	answers := p.answers
+	var left []int
+	call := j.store.adding(now, jobs, p.first, forever, answers, &left)
+	if _, err := j.on.Run(ctx, call.Statement, call.Take, call.Args...); err != nil {
+		return nil, wrap("enqueue", explain(err))
+	}
+	if left = append(left, p.later...); len(left) == 0 {
+		return answers, nil
+	}
+	slices.Sort(left)
+	_, err := within(ctx, j, "enqueue", now, func(ctx context.Context, u *onewriter.Unit, _ *rows) (struct{}, error) {
+		return struct{}{}, enqueueLeft(ctx, u, jobs, left, answers)
+	})
+	return answers, err
+}
+
+// Settle ends attempts in the transaction.
+func (j *joined) Settle(ctx context.Context, now time.Time, ends []nexjob.Settlement) ([]nexjob.Settled, error) {
+	return within(ctx, j, "settle", now, func(ctx context.Context, u *onewriter.Unit, r *rows) ([]nexjob.Settled, error) {
+		return settleIn(ctx, u, r, ends)
+	})
+}
+
+// Record writes receipts in the transaction.
+func (j *joined) Record(ctx context.Context, now time.Time, receipts []nexjob.Receipt) ([]nexjob.Recorded, error) {
+	return within(ctx, j, "record", now, func(ctx context.Context, u *onewriter.Unit, _ *rows) ([]nexjob.Recorded, error) {
+		return u.Record(ctx, receipts)
+	})
+}
+
+// Find returns one page as the transaction sees it.
+func (j *joined) Find(ctx context.Context, now time.Time, q nexjob.Query) (nexjob.Page, error) {
+	err := j.enter(ctx, now)
+	var page nexjob.Page
+	if err == nil {
+		page, err = session{sheet: j.store.sheet, on: j.on}.find(ctx, now, &q)
+	}
+	if err != nil {
+		return nexjob.Page{}, wrap("find", explain(err))
+	}
+	return page, nil
+}
