@@ -72,8 +72,8 @@ func unknown(err error) bool {
 	if err == nil || pgconn.SafeToRetry(err) {
 		return false
 	}
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return strings.HasPrefix(e.Code, "08") || strings.HasPrefix(e.Code, "57P")
+	if code := codeOf(err); code != "" {
+		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P")
 	}
 	return true
 }

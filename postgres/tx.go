@@ -59,7 +59,11 @@ var (
 func (s *Store) Join(tx nexjob.Tx) (nexjob.Joined, error) {
 	switch t := tx.(type) {
 	case pgxTx:
-		return &joined{store: s, on: pgxRunner{t.tx}}, nil
+		j := &joined{store: s, on: pgxRunner{t.tx}}
+		if n, ok := t.tx.(noter); ok {
+			j.work = n.notes()
+		}
+		return j, nil
 	case sqlTx:
 		return &joined{store: s, on: wire.SQL{Tx: t.tx}}, nil
 	}
@@ -67,24 +71,13 @@ func (s *Store) Join(tx nexjob.Tx) (nexjob.Joined, error) {
 		tx.Engine(), nexjob.ErrUnsupported)
 }
 
-// pgxRunner runs statements in a transaction of pgx, which says itself when it has ended:
-// its connection may long be somebody else's by then.
+// pgxRunner runs statements on the connection of a transaction of pgx.
 type pgxRunner struct{ tx pgx.Tx }
 
-// Run runs a statement.
+// Run runs a statement. A transaction that has ended may still name its connection, which
+// is somebody else's by then; an empty batch costs no round trip, and it refuses it.
 func (p pgxRunner) Run(ctx context.Context, s wire.Statement, take func(wire.Row) error, args ...wire.Arg) (int64, error) {
-	// To prepare a statement again is no round trip, and is refused by a transaction that
-	// has ended.
-	name := s.Name
-	if name == "" {
-		name = "nexjob alive"
-		s2 := wire.Statement{Name: name, Text: "SELECT 1"}
-		if _, err := p.tx.Prepare(ctx, s2.Name, s2.Text); err != nil {
-			return 0, err
-		}
-		return wire.NewConn(p.tx.Conn()).Run(ctx, s, take, args...)
-	}
-	if _, err := p.tx.Prepare(ctx, s.Name, s.Text); err != nil {
+	if err := p.tx.SendBatch(ctx, new(pgx.Batch)).Close(); err != nil {
 		return 0, err
 	}
 	return wire.NewConn(p.tx.Conn()).Run(ctx, s, take, args...)
@@ -94,7 +87,15 @@ func (p pgxRunner) Run(ctx context.Context, s wire.Statement, take func(wire.Row
 type joined struct {
 	store *Store
 	on    wire.Runner
-	ours  bool // the transaction is one of these tables' database
+	ours  bool  // the transaction is one of these tables' database
+	work  *made // nil: nobody rings after the commit
+}
+
+// rings notes that those who wait for work are to hear of the commit.
+func (j *joined) rings() {
+	if j.work != nil {
+		j.work.add(j.store)
+	}
 }
 
 // enter checks a call, and that the transaction is one of the store's database.
@@ -134,6 +135,9 @@ func within[T any](ctx context.Context, j *joined, verb string, now time.Time, f
 	if err != nil {
 		return none, wrap(verb, explain(err))
 	}
+	if u.Rings() {
+		j.rings()
+	}
 	return answer, nil
 }
 
@@ -168,6 +172,9 @@ func (j *joined) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJo
 	call := j.store.adding(now, jobs, p.first, forever, answers, &left)
 	if _, err := j.on.Run(ctx, call.Statement, call.Take, call.Args...); err != nil {
 		return nil, wrap("enqueue", explain(err))
+	}
+	if slices.ContainsFunc(answers, madeWork) {
+		j.rings()
 	}
 	if left = append(left, p.later...); len(left) == 0 {
 		return answers, nil
