@@ -25,6 +25,7 @@ const (
 	codeNoFunction     = "42883"
 	codeNoSchema       = "3F000"
 	codeAborted        = "25P02"
+	codeNoParameter    = "42P02"
 	codeClock          = "NJ001" // ours; see the migrations
 )
 

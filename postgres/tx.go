@@ -30,8 +30,9 @@ type pgxTx struct{ tx pgx.Tx }
 func (pgxTx) Engine() string { return engine }
 
 // SQLTransaction is an open transaction of database/sql, or of what stands on it: *sql.Tx,
-// and those of bun, sqlx and gorm, have these methods, while a *sql.DB has not. Commit and
-// Rollback are never called: they keep a *sql.DB out at compile time.
+// and those of sqlx, gorm and ent, have these methods, while a *sql.DB has not. Commit and
+// Rollback are never called: they keep a *sql.DB out at compile time. Those of bun's Tx
+// rewrite statements, which the first step answers: give its field Tx.
 type SQLTransaction interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -52,6 +53,8 @@ var (
 	errEnded   = fmt.Errorf("the transaction has ended: %w", nexjob.ErrClosed)
 	errBroken  = errors.New("a statement before has failed, so PostgreSQL does nothing more in this transaction: " +
 		"roll it back and begin anew")
+	errRewrites = errors.New("the transaction's methods rewrite statements, as those of bun do: " +
+		"give SQLTx the *sql.Tx within, which bun calls tx.Tx")
 )
 
 // Join returns the store's steps inside a transaction of Tx or SQLTx. What is wrong with
@@ -109,11 +112,20 @@ func (j *joined) enter(ctx context.Context, now time.Time) error {
 		id = row.Text(1)
 		return nil
 	}, wire.Text("store"))
-	if err == nil && id != j.store.id {
+	switch {
+	case err == nil && id != j.store.id:
 		err = errForeign
+	case err != nil && (codeOf(err) == codeNoParameter || codeOf(err) == "" && j.answers(ctx)):
+		err = fmt.Errorf("%w (%w)", errRewrites, err) // a driver without a code has refused a statement without its arguments
 	}
 	j.ours = err == nil
 	return err
+}
+
+// answers reports whether the transaction does what needs no arguments.
+func (j *joined) answers(ctx context.Context) bool {
+	_, err := j.on.Run(ctx, dynamic("SELECT 1"), nil)
+	return err == nil
 }
 
 // within runs one step in a unit. After an error the transaction can only be rolled back.
