@@ -110,7 +110,7 @@ func (s *Store) recover(ctx context.Context, now time.Time, ask nexjob.ClaimRequ
 
 // expire ends jobs that were not started by their deadline.
 func (s *Store) expire(ctx context.Context, now time.Time, late []nexjob.ID) error {
-	_, err := s.amend(ctx, now, nexjob.Query{IDs: late}, nexjob.Action{Act: nexjob.ActExpire}, len(late))
+	_, err := s.amend(ctx, now, nexjob.Query{IDs: late}, nexjob.Action{Act: nexjob.ActExpire}, len(late), time.Second)
 	return err
 }
 
