@@ -2,11 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
 	"sync/atomic"
 
 	"github.com/nexjob/nexjob/bench/internal/gauge"
 	"github.com/nexjob/nexjob/bench/internal/queues"
+)
+
+const (
+	slots     = 100 // handlers at once
+	manySlots = 2_000
 )
 
 // endtoend is how fast the worker gets rid of jobs that wait and do nothing, until
@@ -21,19 +28,17 @@ func (b *bench) endtoend(slots int) func(context.Context, turn) (gauge.Reading, 
 	}
 }
 
-// endtoendOnServer has asynq beside where the handlers are few: with as many as two
-// thousand, it keeps that many connections.
+// endtoendOnServer has asynq beside where the slots are few.
 func (b *bench) endtoendOnServer(ctx context.Context) error {
-	for _, slots := range []int{100, 2_000} {
-		err := b.rates(ctx, contest{
-			name: "endtoend", of: strconv.Itoa(slots),
-			sides: b.beside(queues.RiverBusy, slots == 100), run: b.endtoend(slots),
-		})
-		if err != nil {
-			return err
-		}
+	err := b.rates(ctx, contest{
+		name: "endtoend", of: strconv.Itoa(slots), sides: b.beside(queues.RiverBusy, true), run: b.endtoend(slots),
+	})
+	if err != nil {
+		return err
 	}
-	return nil
+	return b.rates(ctx, contest{
+		name: "endtoend", of: strconv.Itoa(manySlots), sides: b.beside(queues.RiverWide, false), run: b.endtoend(manySlots),
+	})
 }
 
 func (b *bench) burnDown(ctx context.Context, t turn, slots, jobs int) (r gauge.Reading, err error) {
@@ -55,8 +60,9 @@ func (b *bench) burnDown(ctx context.Context, t turn, slots, jobs int) (r gauge.
 		return gauge.Reading{}, err
 	}
 	defer func() {
-		if stopped := stop(); err == nil {
-			err = stopped
+		err = errors.Join(err, stop())
+		if left, wrong := t.Left(ctx); err == nil && (wrong != nil || left != 0) {
+			err = errors.Join(wrong, fmt.Errorf("%d jobs have no end, though the worker was done", left))
 		}
 	}()
 	if err := wait(ctx, all); err != nil {

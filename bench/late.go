@@ -12,12 +12,25 @@ import (
 
 // late is how long after its time a job starts that is due later. The times lie evenly
 // over the next seconds, none on a whole millisecond.
+//
+// A program enqueues at any moment, and so the rounds begin at different times after the
+// start of the worker: River has a clock of five seconds, and its jobs are late that are
+// enqueued and due between two of its ticks.
 func (b *bench) late(ctx context.Context) error {
 	c := contest{name: "late", rounds: b.rounds, sides: b.beside(queues.RiverPunctual, false)}
-	return b.waits(ctx, c, []string{"p99", "p95"}, b.appointments)
+	rounds := make(map[string]int)
+	run := func(ctx context.Context, t turn) ([]time.Duration, gauge.Reading, error) {
+		age := b.horizon / 2 * time.Duration(2*rounds[t.name]+1) / time.Duration(2*b.rounds)
+		rounds[t.name]++
+		return b.appointments(ctx, t, age)
+	}
+	return b.waits(ctx, c, []string{"p99", "p95"}, run)
 }
 
-func (b *bench) appointments(ctx context.Context, t turn) (waits []time.Duration, r gauge.Reading, err error) {
+// appointments enqueues jobs that are due later when the worker has run for a while.
+func (b *bench) appointments(
+	ctx context.Context, t turn, age time.Duration,
+) (waits []time.Duration, r gauge.Reading, err error) {
 	q, ok := t.Queue.(queues.Timed)
 	if !ok {
 		return nil, r, errors.ErrUnsupported
@@ -48,6 +61,9 @@ func (b *bench) appointments(ctx context.Context, t turn) (waits []time.Duration
 		return nil, r, err
 	}
 	if err := wait(ctx, primed); err != nil {
+		return nil, r, err
+	}
+	if err := wait(ctx, time.NewTimer(age).C); err != nil {
 		return nil, r, err
 	}
 	w, err := t.watch()

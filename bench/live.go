@@ -9,10 +9,8 @@ import (
 	"github.com/nexjob/nexjob/bench/internal/queues"
 )
 
-const (
-	callers = 16  // goroutines that enqueue at once
-	slots   = 100 // handlers at once
-)
+// callers is how many goroutines enqueue at once in live.
+const callers = 16
 
 // live is how many jobs end in a second while callers enqueue as fast as they can, all
 // in one process: on a database where many have ended before, and on a new one, whose

@@ -38,7 +38,7 @@ func (b *bench) aged(ctx context.Context, t turn, held bool) (r gauge.Reading, e
 		if err != nil {
 			return r, err
 		}
-		defer func() { err = errors.Join(err, release()) }()
+		defer release()
 	}
 	if err := q.Take(ctx, b.dead, handful); err != nil {
 		return r, err

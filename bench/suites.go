@@ -79,7 +79,7 @@ func onSQLite() []named {
 		}},
 		{"batch1000", (*bench).batchesOnFiles},
 		{"endtoend", func(b *bench, ctx context.Context) error {
-			return b.bothModes(ctx, contest{name: "endtoend", sides: b.with(workers), run: b.endtoend(100)})
+			return b.bothModes(ctx, contest{name: "endtoend", sides: b.with(workers), run: b.endtoend(slots)})
 		}},
 		{"flat1m", (*bench).flat1m},
 		{"latency", func(b *bench, ctx context.Context) error { return b.latencyOnFiles(ctx, b.with(workers)) }},
@@ -90,9 +90,9 @@ func onSQLite() []named {
 // information.
 func onPostgres() []named {
 	return []named{
-		{"enqueue1", enqueueBench("enqueue1", 1)},
-		{"enqueue16", enqueueBench("enqueue16", 16)},
-		{"enqueue256", enqueueBench("enqueue256", 256)},
+		{"enqueue1", enqueueBench("enqueue1", 1, queues.RiverUnique)},
+		{"enqueue16", enqueueBench("enqueue16", 16, queues.RiverUnique)},
+		{"enqueue256", enqueueBench("enqueue256", 256, queues.RiverCrowded)},
 		{"batch1000", func(b *bench, ctx context.Context) error {
 			return b.rates(ctx, contest{name: "batch1000", sides: b.beside(queues.RiverUnique, false), run: b.batches})
 		}},
@@ -113,9 +113,9 @@ func onPostgres() []named {
 	}
 }
 
-func enqueueBench(name string, callers int) func(*bench, context.Context) error {
+func enqueueBench(name string, callers int, rival queues.Opener) func(*bench, context.Context) error {
 	return func(b *bench, ctx context.Context) error {
-		return b.rates(ctx, contest{name: name, sides: b.beside(queues.RiverUnique, callers > 1), run: b.enqueue(callers)})
+		return b.rates(ctx, contest{name: name, sides: b.beside(rival, callers > 1), run: b.enqueue(callers)})
 	}
 }
 

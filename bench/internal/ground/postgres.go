@@ -22,8 +22,8 @@ type Postgres struct {
 
 var _ Ground = (*Postgres)(nil)
 
-// UsePostgres takes a server that runs, which Close leaves alone. Its CPU is read where
-// it runs on this machine.
+// UsePostgres takes a server that runs, which Close leaves alone. It refuses one whose
+// commits do not reach the disk. The CPU is read where it runs on this machine.
 func UsePostgres(ctx context.Context, at string) (*Postgres, error) {
 	address, err := url.Parse(at)
 	if err != nil {
@@ -33,8 +33,13 @@ func UsePostgres(ctx context.Context, at string) (*Postgres, error) {
 	if g.admin, err = pgx.Connect(ctx, at); err != nil {
 		return nil, err
 	}
-	backend := 0
-	if err := g.admin.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
+	backend, durable := 0, false
+	err = g.admin.QueryRow(ctx, `SELECT pg_backend_pid(), bool_and(setting = 'on')
+		FROM pg_settings WHERE name IN ('fsync', 'synchronous_commit')`).Scan(&backend, &durable)
+	if err == nil && !durable {
+		err = errors.New("fsync or synchronous_commit is off at the server: its commits do not reach the disk")
+	}
+	if err != nil {
 		return nil, errors.Join(err, g.admin.Close(ctx))
 	}
 	if p, err := look(backend); err == nil && p.name == "postgres" {
@@ -79,7 +84,7 @@ func (g *Postgres) Tidy(ctx context.Context, at string) error {
 
 // Hold opens a session that keeps a snapshot of a database until it is released, as a
 // long report or a forgotten transaction does.
-func (g *Postgres) Hold(ctx context.Context, at string) (release func() error, err error) {
+func (g *Postgres) Hold(ctx context.Context, at string) (release func(), err error) {
 	conn, err := pgx.Connect(ctx, at)
 	if err != nil {
 		return nil, err
@@ -89,7 +94,7 @@ func (g *Postgres) Hold(ctx context.Context, at string) (release func() error, e
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
 	kept := context.WithoutCancel(ctx)
-	return func() error { return conn.Close(kept) }, nil
+	return func() { _ = conn.Close(kept) }, nil
 }
 
 // CPU is that of all processes of the server.

@@ -136,12 +136,10 @@ func (q *Nexjob) Work(ctx context.Context, slots int, handle Handler) (func() er
 	}, nil
 }
 
-// Left asks the worker, which counts what is written, and in the end the storage.
+// Left asks the worker, which counts what is written, or the storage if there is none.
 func (q *Nexjob) Left(ctx context.Context) (int, error) {
 	if q.worker != nil {
-		if left := q.added.Load() - q.before - q.worker.Health().Succeeded; left > 0 {
-			return int(left), nil
-		}
+		return int(q.added.Load() - q.before - q.worker.Health().Succeeded), nil
 	}
 	tallies, err := q.Count(ctx, time.Now(), nexjob.Query{States: []nexjob.State{
 		nexjob.Enqueued, nexjob.Scheduled, nexjob.Processing, nexjob.Uncertain, nexjob.Failed,

@@ -27,8 +27,11 @@ type tune struct {
 	// both; else one without workers does it, at the default cooldown.
 	shared bool
 	unique bool // by the number of the order
-	conns  int  // of the pool, on PostgreSQL
+	conns  int  // of the pool, on PostgreSQL; 0: the pool's default, 4 or as many as there are processors
 }
+
+// least is the shortest cooldown, and time between polls, that River allows.
+const least = time.Millisecond
 
 // Kind names the orders.
 func (Order) Kind() string { return "charge" }

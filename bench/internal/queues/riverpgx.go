@@ -3,7 +3,6 @@ package queues
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,28 +23,41 @@ var (
 
 // RiverUnique enqueues jobs that are unique by their number, and works none.
 func RiverUnique(ctx context.Context, at Place) (Queue, error) {
+	return openRiver(ctx, at, tune{unique: true, conns: 32})
+}
+
+// RiverCrowded is the same for hundreds of callers, who would be in each other's way
+// with more connections.
+func RiverCrowded(ctx context.Context, at Place) (Queue, error) {
 	return openRiver(ctx, at, tune{unique: true, conns: 16})
 }
 
-// RiverBusy is set for many jobs: it fetches again as soon as it may.
+// RiverBusy is set for many jobs and a hundred slots: it fetches again as soon as it
+// may, and listens to nobody.
 func RiverBusy(ctx context.Context, at Place) (Queue, error) {
-	return openRiver(ctx, at, tune{cooldown: time.Millisecond, poll: time.Millisecond, conns: 16})
+	return openRiver(ctx, at, tune{cooldown: least, poll: least, pollOnly: true})
 }
 
-// RiverLive is set for many jobs that are enqueued while others are worked.
+// RiverWide is set for many jobs and thousands of slots.
+func RiverWide(ctx context.Context, at Place) (Queue, error) {
+	return openRiver(ctx, at, tune{cooldown: least, poll: least})
+}
+
+// RiverLive is set for many jobs that are enqueued while others are worked. Enqueues
+// that notified more often than ten times a second would wait for each other.
 func RiverLive(ctx context.Context, at Place) (Queue, error) {
-	return openRiver(ctx, at, tune{cooldown: time.Millisecond, poll: time.Millisecond, unique: true, conns: 16})
+	return openRiver(ctx, at, tune{cooldown: 5 * least, poll: 5 * least, unique: true, conns: 32})
 }
 
 // RiverPrompt is set for short waits: each insert notifies, and each notification
 // fetches.
 func RiverPrompt(ctx context.Context, at Place) (Queue, error) {
-	return openRiver(ctx, at, tune{cooldown: time.Millisecond, poll: time.Second, shared: true, conns: 16})
+	return openRiver(ctx, at, tune{cooldown: least, shared: true})
 }
 
-// RiverPunctual is set for jobs that are due later, and looks as often as it may.
+// RiverPunctual is set for jobs that are due later: it looks as often as it may.
 func RiverPunctual(ctx context.Context, at Place) (Queue, error) {
-	return openRiver(ctx, at, tune{cooldown: time.Millisecond, poll: time.Millisecond, shared: true, conns: 16})
+	return openRiver(ctx, at, tune{cooldown: least, poll: least, shared: true})
 }
 
 // RiverDefault is River as it comes.

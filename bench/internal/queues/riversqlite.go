@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"time"
 
 	"github.com/riverqueue/river/riverdriver/riversqlite"
 )
@@ -35,7 +34,7 @@ func openRiverFile(ctx context.Context, at Place, unique bool) (Queue, error) {
 	}
 	q := &streamFile{db: db}
 	q.driver = riversqlite.New(db)
-	q.tune = tune{cooldown: time.Millisecond, poll: time.Millisecond, unique: unique}
+	q.tune = tune{cooldown: least, poll: least, unique: unique}
 	if err := q.start(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
