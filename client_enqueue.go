@@ -20,11 +20,6 @@ func enqueuePause() Retry {
 	return Retry{Initial: 20 * time.Millisecond, Multiplier: 3, Max: time.Second, Jitter: 0.5}
 }
 
-// adder is the storage, or the storage inside a caller's transaction.
-type adder interface {
-	Enqueue(ctx context.Context, now time.Time, jobs []NewJob) ([]Answer, error)
-}
-
 // Enqueue adds a job, or answers with the one that holds its idempotency key. The
 // error is the item's: *InvalidError before anything is written,
 // *DuplicateJobError, *KeyMismatchError, *IDReusedError, ErrUnknownParent; or it
@@ -54,7 +49,7 @@ func (c *Client) EnqueueMany(ctx context.Context, jobs []NewJob) ([]Answer, erro
 	return c.enqueueMany(ctx, c.store, enqueueTries, jobs)
 }
 
-func (c *Client) enqueueOne(ctx context.Context, to adder, tries int, job NewJob) (Answer, error) {
+func (c *Client) enqueueOne(ctx context.Context, to Joined, tries int, job NewJob) (Answer, error) {
 	jobs := []NewJob{job}
 	if err := c.prepare(&jobs[0]); err != nil {
 		return Answer{}, err
@@ -68,7 +63,7 @@ func (c *Client) enqueueOne(ctx context.Context, to adder, tries int, job NewJob
 	return answer, answers[0].Err
 }
 
-func (c *Client) enqueueMany(ctx context.Context, to adder, tries int, jobs []NewJob) ([]Answer, error) {
+func (c *Client) enqueueMany(ctx context.Context, to Joined, tries int, jobs []NewJob) ([]Answer, error) {
 	answers := make([]Answer, len(jobs))
 	good := make([]NewJob, 0, len(jobs))
 	places := make([]int, 0, len(jobs)) // of the good ones among all
@@ -123,7 +118,7 @@ func (c *Client) prepare(job *NewJob) error {
 
 // send hands a prepared batch to the storage, again and again under the same IDs
 // while the trouble is transient, and weighs the answers.
-func (c *Client) send(ctx context.Context, to adder, tries int, jobs []NewJob) ([]Answer, error) {
+func (c *Client) send(ctx context.Context, to Joined, tries int, jobs []NewJob) ([]Answer, error) {
 	var answers []Answer
 	var at time.Time
 	step := func(now time.Time) (err error) {
@@ -133,7 +128,7 @@ func (c *Client) send(ctx context.Context, to adder, tries int, jobs []NewJob) (
 	}
 	unknown := false
 	for try := 1; ; try++ {
-		err := c.time.Do(ctx, step)
+		err := c.time.DoIn(ctx, to, step)
 		if err == nil {
 			break
 		}

@@ -37,7 +37,9 @@ func NewStorageTime(storage Storage) *StorageTime { return &StorageTime{storage:
 
 // Now returns the storage's time. It reads the clock at first use and when the
 // newest reading is older than 10 s.
-func (s *StorageTime) Now(ctx context.Context) (time.Time, error) {
+func (s *StorageTime) Now(ctx context.Context) (time.Time, error) { return s.now(ctx, s.storage) }
+
+func (s *StorageTime) now(ctx context.Context, from clock) (time.Time, error) {
 	s.mu.Lock()
 	since := time.Since(s.at)
 	fresh := since < readAgainAfter || s.busy && since < neverOlder
@@ -47,14 +49,16 @@ func (s *StorageTime) Now(ctx context.Context) (time.Time, error) {
 	}
 	s.busy = true
 	s.mu.Unlock()
-	return s.Read(ctx)
+	return s.read(ctx, from)
 }
 
 // Read reads the storage's clock and returns its time. The reading is dated to the
 // middle of the call.
-func (s *StorageTime) Read(ctx context.Context) (time.Time, error) {
+func (s *StorageTime) Read(ctx context.Context) (time.Time, error) { return s.read(ctx, s.storage) }
+
+func (s *StorageTime) read(ctx context.Context, from clock) (time.Time, error) {
 	before := time.Now()
-	reading, err := s.storage.Clock(ctx)
+	reading, err := from.Clock(ctx)
 	at := before.Add(time.Since(before) / 2)
 
 	s.mu.Lock()
@@ -70,16 +74,38 @@ func (s *StorageTime) Read(ctx context.Context) (time.Time, error) {
 // Do calls step with the storage's time, and once more after reading the clock
 // again when the storage answers ErrClock.
 func (s *StorageTime) Do(ctx context.Context, step func(now time.Time) error) error {
-	now, err := s.Now(ctx)
+	return s.do(ctx, s.storage, step)
+}
+
+// DoIn is Do for a step inside a caller's transaction. Where the engine can, the clock is
+// read in the transaction as well: it may hold the last connection of its pool, and to
+// wait for another one there would be to wait for itself.
+func (s *StorageTime) DoIn(ctx context.Context, joined Joined, step func(now time.Time) error) error {
+	if from, ok := joined.(clock); ok {
+		return s.do(ctx, from, step)
+	}
+	return s.do(ctx, s.storage, step)
+}
+
+func (s *StorageTime) do(ctx context.Context, from clock, step func(now time.Time) error) error {
+	now, err := s.now(ctx, from)
 	if err != nil {
 		return err
 	}
-	err = step(now)
-	if !errors.Is(err, ErrClock) {
-		return err
+	stepErr := step(now)
+	if !errors.Is(stepErr, ErrClock) {
+		return stepErr
 	}
-	if now, err = s.Read(ctx); err != nil {
-		return err
+	if now, err = s.read(ctx, from); err != nil {
+		s.forget()
+		return errors.Join(stepErr, err)
 	}
 	return step(now)
+}
+
+// forget has the clock read again, since a transaction that a step has spoilt cannot tell it.
+func (s *StorageTime) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = time.Time{}
 }

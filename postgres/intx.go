@@ -89,7 +89,7 @@ func InSQLTx(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) error {
 	defer leaveCaller()
 	tx, err := db.BeginTx(open, nil)
 	if err != nil {
-		return wrap("in tx", err)
+		return wrap("in tx", because(open, err))
 	}
 	bound := func() (done func() bool) {
 		return time.AfterFunc(commitLimit, func() { stop(context.DeadlineExceeded) }).Stop
@@ -99,7 +99,7 @@ func InSQLTx(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) error {
 		_ = tx.Rollback() // one that has ended answers so
 	}()
 	if _, err := tx.ExecContext(open, limitStatement()); err != nil {
-		return wrap("in tx", err)
+		return wrap("in tx", because(open, err))
 	}
 	return run(ctx, func() error { return f(tx) }, func() error {
 		if !leaveCaller() {
@@ -125,6 +125,14 @@ func (s *Store) InSQLTx(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) erro
 
 func limitStatement() string {
 	return fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = %d", DefaultTxLimit.Milliseconds())
+}
+
+// because adds why a context has ended to what that led to.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
 }
 
 // run calls f in a transaction that is open, and commits it.

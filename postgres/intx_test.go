@@ -6,9 +6,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/postgres"
@@ -316,5 +318,59 @@ func TestEndedTransaction(t *testing.T) {
 				t.Errorf("%d jobs, want the first transaction's one", n)
 			}
 		})
+	}
+}
+
+// TestInTxHoldsTheWholePool: what is done in a transaction needs no second connection.
+func TestInTxHoldsTheWholePool(t *testing.T) {
+	t.Parallel()
+	config, err := pgxpool.ParseConfig(server(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	store, err := postgres.Wrap(t.Context(), pool, postgres.Options{Migrate: true, ListenURL: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	db := stdlib.OpenDBFromPool(pool)
+	t.Cleanup(func() { _ = db.Close() })
+	// New clients, who have not read the clock yet.
+	add := func(ctx context.Context, tx nexjob.Tx) error {
+		_, err := nexjob.NewClient(store, nexjob.ClientOptions{}).In(tx).Enqueue(ctx, keyedOrder(""))
+		if err != nil {
+			return err
+		}
+		_, err = nexjob.NewClient(store, nexjob.ClientOptions{}).In(tx).Find(ctx, nexjob.Query{})
+		return err
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := store.InTx(ctx, func(tx pgx.Tx) error { return add(ctx, postgres.Tx(tx)) }); err != nil {
+		t.Error(err)
+	}
+	if err := store.InSQLTx(ctx, db, func(tx *sql.Tx) error { return add(ctx, postgres.SQLTx(tx)) }); err != nil {
+		t.Error(err)
+	}
+	held, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Release()
+	short, cancelShort := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancelShort()
+	for name, err := range map[string]error{
+		"InTx":    store.InTx(short, func(pgx.Tx) error { return nil }),
+		"InSQLTx": store.InSQLTx(short, db, func(*sql.Tx) error { return nil }),
+	} {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s waits for a connection for too long, and answers %v", name, err)
+		}
 	}
 }

@@ -128,6 +128,18 @@ func (j *joined) answers(ctx context.Context) bool {
 	return err == nil
 }
 
+// Clock reads the server's time on the transaction's own connection.
+func (j *joined) Clock(ctx context.Context) (now time.Time, err error) {
+	if j.store.clock != nil || j.store.closed.Load() {
+		return j.store.Clock(ctx)
+	}
+	_, err = session{sheet: j.store.sheet, on: j.on}.run(ctx, "clock", func(row wire.Row) error {
+		now = time.UnixMicro(row.Int64(0)).UTC()
+		return nil
+	})
+	return now, wrap("clock", explain(err))
+}
+
 // within runs one step in a unit. After an error the transaction can only be rolled back.
 func within[T any](ctx context.Context, j *joined, verb string, now time.Time, f work[T]) (T, error) {
 	var none T

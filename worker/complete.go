@@ -57,7 +57,7 @@ func (r *Run) CompleteIn(ctx context.Context, tx nexjob.Tx) error {
 // askIn settles the attempt inside the transaction.
 func (r *Run) askIn(ctx context.Context, joined nexjob.Joined) error {
 	var answers []nexjob.Settled
-	err := r.worker.clock.Do(ctx, func(now time.Time) error {
+	err := r.worker.clock.DoIn(ctx, joined, func(now time.Time) error {
 		var err error
 		answers, err = joined.Settle(ctx, now, []nexjob.Settlement{r.success()})
 		return err

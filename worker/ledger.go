@@ -276,7 +276,7 @@ func (r *Run) recordIn(ctx context.Context, tx nexjob.Tx, receipt nexjob.Receipt
 		return nexjob.Recorded{}, err
 	}
 	var answers []nexjob.Recorded
-	err = r.worker.clock.Do(ctx, func(now time.Time) error {
+	err = r.worker.clock.DoIn(ctx, joined, func(now time.Time) error {
 		var err error
 		answers, err = joined.Record(ctx, now, []nexjob.Receipt{receipt})
 		return err
