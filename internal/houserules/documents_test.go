@@ -22,7 +22,7 @@ const guide = "docs/guide"
 // folder. All of them are compiled and run by go test.
 var sources = map[string][]string{
 	".":   {"readme_test.go", "example_test.go"},
-	guide: {guide + "/*_test.go", guide + "/testdata/*/*.go"},
+	guide: {guide + "/*_test.go", guide + "/testdata/*/*.go", "examples/*/*.go"},
 }
 
 // TestDocumentsShowCodeThatRuns keeps what a document shows from rotting: its Go code is
