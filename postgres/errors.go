@@ -98,6 +98,8 @@ func wrap(verb string, err error) error {
 		err = fmt.Errorf("%w: %w", nexjob.ErrClock, err)
 	case code == codeNoTable || code == codeNoFunction || code == codeNoSchema:
 		err = fmt.Errorf("%w; bring the schema up to date with Migrate, or with nexjob migrate", err)
+	case code == codeNoStatement || code == codeStatementTwice:
+		err = &nexjob.TransientError{Err: fmt.Errorf("%w; if it happens again, %w", err, errNoStatements)}
 	case passes(err):
 		err = &nexjob.TransientError{Err: err}
 	}

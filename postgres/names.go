@@ -45,9 +45,6 @@ func (n names) in(text string) string {
 	return qualified.ReplaceAllString(text, `"`+n.schema+`"."`+n.prefix+`_$1"`)
 }
 
-// channel is what wake-ups of these tables are called.
-func (n names) channel() string { return n.schema + "." + n.prefix }
-
 // sheet holds the statements by name.
 type sheet map[string]wire.Statement
 

@@ -325,4 +325,6 @@ UPDATE nexjob.jobs SET lease_until = $1::bigint + lease_ns / 1000 WHERE id IN (
 UPDATE nexjob.leases SET until = $1::bigint + lease_ns / 1000 WHERE until > $1::bigint + lease_ns / 1000
 
 -- name: wake
-SELECT pg_notify($1::text, '')
+-- A commit that notifies keeps all others of the kind waiting, so it does not wait for the
+-- disk: a signal is not worth that.
+SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, $2::text)

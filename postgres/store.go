@@ -28,9 +28,11 @@ type Options struct {
 	// cannot run on is an error that says so.
 	Migrate bool
 	// ListenURL is where wake-ups of other processes are heard, on a connection of its own.
-	// It must not lead through a pooler that lends connections per transaction. Default
-	// the URL of Open, or the settings of the pool that was wrapped; "none" turns listening
-	// off, and workers find the jobs of other processes at their polls.
+	// The connection is made when a worker starts or a client waits for a job, and lives
+	// until Close. Default the URL of Open, or the settings of the pool that was wrapped;
+	// "none" turns listening off, and workers find the jobs of other processes at their
+	// polls. So they do where the URL leads through a pooler, which hands no wake-ups on:
+	// give the server's own here.
 	ListenURL string
 	// Clock replaces the server's clock, for tests. Every step is then as exact as on an
 	// engine with one writer: nothing that can be spared is put off.
@@ -54,6 +56,8 @@ type Store struct {
 	workers sync.WaitGroup
 
 	enqueues *lane
+	notifies *notifier
+	hears    *listener
 	bounds   bounds
 	upkeep   upkeep
 }
@@ -95,11 +99,16 @@ func Wrap(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, err
 }
 
 func open(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, error) {
-	s := &Store{pool: pool, clock: options.Clock, bell: nexjob.NewBell()}
+	s := &Store{pool: pool, clock: options.Clock}
 	if err := s.named(ctx, options); err != nil {
 		return nil, err
 	}
 	var err error
+	if s.hears, err = newListener(s, options.ListenURL); err != nil {
+		return nil, err
+	}
+	s.notifies = &notifier{store: s, name: nexjob.NewID().String()}
+	s.bell = nexjob.NewRelayedBell(relay{s})
 	if options.Migrate {
 		err = s.migrate(ctx, int64(len(s.steps)))
 	} else {
@@ -127,6 +136,9 @@ func (s *Store) named(ctx context.Context, options Options) (err error) {
 		n.prefix = "nexjob"
 	}
 	if err := n.check(); err != nil {
+		return err
+	}
+	if err := keepsStatements(ctx, s.pool); err != nil {
 		return err
 	}
 	if n.schema == "" {
@@ -183,6 +195,8 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	s.notifies.close()
+	s.hears.close()
 	s.end()
 	s.workers.Wait()
 	if s.ours {
@@ -274,7 +288,5 @@ func (s *Store) Entries(ctx context.Context, now time.Time, kind string) ([]nexj
 	return read(ctx, s, "entries", now, func(in session) ([]nexjob.Entry, error) { return in.entries(ctx, now, kind) })
 }
 
-// rang wakes those who wait for work, in this process and in others.
-func (s *Store) rang() {
-	s.bell.Ring()
-}
+// rang wakes those who wait for work, in this process at once and in others by a signal.
+func (s *Store) rang() { s.bell.Ring() }

@@ -67,24 +67,13 @@ func (s *Store) Join(tx nexjob.Tx) (nexjob.Joined, error) {
 		tx.Engine(), nexjob.ErrUnsupported)
 }
 
-// pgxRunner runs statements in a transaction of pgx, which says itself when it has ended:
-// its connection may long be somebody else's by then.
+// pgxRunner runs statements on the connection of a transaction of pgx.
 type pgxRunner struct{ tx pgx.Tx }
 
-// Run runs a statement.
+// Run runs a statement. A transaction that has ended may still name its connection, which
+// is somebody else's by then; an empty batch costs no round trip, and it refuses it.
 func (p pgxRunner) Run(ctx context.Context, s wire.Statement, take func(wire.Row) error, args ...wire.Arg) (int64, error) {
-	// To prepare a statement again is no round trip, and is refused by a transaction that
-	// has ended.
-	name := s.Name
-	if name == "" {
-		name = "nexjob alive"
-		s2 := wire.Statement{Name: name, Text: "SELECT 1"}
-		if _, err := p.tx.Prepare(ctx, s2.Name, s2.Text); err != nil {
-			return 0, err
-		}
-		return wire.NewConn(p.tx.Conn()).Run(ctx, s, take, args...)
-	}
-	if _, err := p.tx.Prepare(ctx, s.Name, s.Text); err != nil {
+	if err := p.tx.SendBatch(ctx, new(pgx.Batch)).Close(); err != nil {
 		return 0, err
 	}
 	return wire.NewConn(p.tx.Conn()).Run(ctx, s, take, args...)
