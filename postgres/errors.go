@@ -63,7 +63,7 @@ func fromDriver(err error) bool {
 	var invalid *nexjob.InvalidError
 	return !errors.As(err, &invalid) && !errors.Is(err, nexjob.ErrClosed) && !errors.Is(err, nexjob.ErrClock) &&
 		!errors.Is(err, nexjob.ErrUnsupported) && !errors.Is(err, nexjob.ErrInTransaction) &&
-		!errors.Is(err, pgx.ErrTxClosed)
+		!errors.Is(err, pgx.ErrTxClosed) && !errors.Is(err, errNoStatements)
 }
 
 // unknown reports whether a statement that was sent may have been done although it
