@@ -148,7 +148,22 @@ func (l *lane) flush(batch []*single) {
 			return
 		}
 	}
-	if err := l.add(ctx, batch); err != nil {
+	l.addOrSplit(ctx, batch, patience)
+}
+
+// splitPatience is how long the parts of a batch wait that was split.
+const splitPatience = patience / 5
+
+// addOrSplit adds the items of a batch and answers each. Where one of them may be what the
+// batch failed by, such as one whose key somebody holds, its halves are tried, so that the
+// others are soon done and only that one is handed back.
+func (l *lane) addOrSplit(ctx context.Context, batch []*single, wait time.Duration) {
+	if err := l.add(ctx, batch, wait); err != nil {
+		if half := len(batch) / 2; half > 0 && alone(err) {
+			l.addOrSplit(ctx, batch[:half], splitPatience)
+			l.addOrSplit(ctx, batch[half:], splitPatience)
+			return
+		}
 		l.failed(batch, err)
 		return
 	}
@@ -169,10 +184,10 @@ func answer(batch []*single) {
 }
 
 // add adds the items of a batch and fills in their answers.
-func (l *lane) add(ctx context.Context, batch []*single) error {
+func (l *lane) add(ctx context.Context, batch []*single, wait time.Duration) error {
 	if len(batch) == 1 {
 		one := batch[0]
-		call := l.store.addingOne(one.wait.Add(one.now), &one.item, patience, &one.answer, &one.left)
+		call := l.store.addingOne(one.wait.Add(one.now), &one.item, wait, &one.answer, &one.left)
 		return l.store.hot(ctx, "add", call.Take, call.Args...)
 	}
 	items, which := make([]nexjob.NewJob, len(batch)), make([]int, len(batch))
@@ -185,7 +200,7 @@ func (l *lane) add(ctx context.Context, batch []*single) error {
 	}
 	answers := make([]nexjob.Answer, len(batch))
 	var left []int
-	call := l.store.adding(now, items, which, patience, answers, &left)
+	call := l.store.adding(now, items, which, wait, answers, &left)
 	if err := l.store.hot(ctx, "enqueue", call.Take, call.Args...); err != nil {
 		return err
 	}
@@ -245,33 +260,41 @@ func (l *lane) learn(held, of int) {
 	l.share += (float64(held)/float64(of) - l.share) * weight
 }
 
-// failed answers a batch of which nothing happened, or of which that is not known. What
-// only one of them may have caused, such as a key that somebody holds, all go on alone.
+// alone reports whether what a flush failed by may be one item's, so that nothing of it
+// happened and the others can do without that one.
+func alone(err error) bool {
+	code := codeOf(err)
+	return !unknown(err) && (code == codeLocked || code == codeDeadlock || again(err) || !passes(err))
+}
+
+// failed answers a batch of which nothing happened, or of which that is not known. A single
+// item whose key somebody holds goes on alone.
 func (l *lane) failed(batch []*single, err error) {
 	code := codeOf(err)
-	alone := code == codeLocked || code == codeDeadlock || again(err) || len(batch) > 1 && !passes(err)
+	left := code == codeLocked || code == codeDeadlock || again(err)
 	if unknown(err) {
-		err, alone = fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err), false
+		err, left = fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err), false
 	}
 	for _, one := range batch {
-		one.left = alone
-		if !alone {
+		one.left = left
+		if !left {
 			one.err = err
 		}
 		close(one.done)
 	}
 }
 
-// hold notes that a caller waits alone for a key, so that others of the same key do not
-// spoil a flush, until the returned function is called.
-func (l *lane) hold(key string) (release func()) {
+// hold notes that a caller goes alone for a key, so that others of the same key do not
+// spoil a flush, until the returned function is called. others says that somebody does so
+// already.
+func (l *lane) hold(key string) (others bool, release func()) {
 	if key == "" {
-		return func() {}
+		return false, func() {}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held[key]++
-	return func() {
+	return l.held[key] > 1, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.held[key]--; l.held[key] == 0 {

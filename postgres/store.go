@@ -56,6 +56,7 @@ type Store struct {
 	workers sync.WaitGroup
 
 	enqueues *lane
+	waits    *waits
 	notifies *notifier
 	hears    *listener
 	bounds   bounds
@@ -126,6 +127,7 @@ func open(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, err
 	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.enqueues = newLane(s)
+	s.waits = newWaits(s)
 	return s, nil
 }
 
