@@ -311,7 +311,11 @@ func (c *collector) complete(ctx context.Context) error {
 // Pulse locks and returns what is remembered of beats.
 func (r *rows) Pulse(ctx context.Context) (rules.Pulse, error) {
 	var p rules.Pulse
-	_, err := r.run(ctx, "lock pulse", func(row wire.Row) error {
+	name := "lock pulse"
+	if r.free {
+		name = "lock free pulse"
+	}
+	_, err := r.run(ctx, name, func(row wire.Row) error {
 		c := column{row: row}
 		number, text := c.int64(), c.text()
 		if number == 0 {

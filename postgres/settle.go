@@ -175,7 +175,7 @@ func (s *Store) renew(ctx context.Context, now time.Time, length time.Duration, 
 			return nil, err
 		}
 	}
-	s.beat(ctx, now)
+	s.beatOfRenewal(ctx, now, length)
 	for i := range answers {
 		missing = missing || answers[i].Status == 0
 	}

@@ -308,6 +308,9 @@ SELECT number, text FROM nexjob.meta WHERE name = $1::text
 -- name: lock pulse
 SELECT number, text FROM nexjob.meta WHERE name = 'pulse' FOR UPDATE
 
+-- name: lock free pulse
+SELECT number, text FROM nexjob.meta WHERE name = 'pulse' FOR UPDATE SKIP LOCKED
+
 -- name: put pulse
 UPDATE nexjob.meta SET number = $1::bigint, text = $2::text WHERE name = 'pulse'
 

@@ -188,10 +188,24 @@ func (s *Store) beat(ctx context.Context, now time.Time) {
 	if s.clock == nil {
 		return
 	}
-	_ = s.beatNow(ctx, now)
+	_ = s.beatNow(ctx, now, false)
 }
 
-func (s *Store) beatNow(ctx context.Context, now time.Time) error {
+// beatOfRenewal notes that leases could be renewed at now, unless this store has done so
+// lately. Without it, workers whose slots are full would leave gaps as long as those of a
+// server that was away, and leases that end in these are spared.
+func (s *Store) beatOfRenewal(ctx context.Context, now time.Time, lease time.Duration) {
+	if s.clock != nil {
+		s.beat(ctx, now)
+		return
+	}
+	if s.renewals.due(now, lease/12) {
+		_ = s.beatNow(ctx, now, true)
+	}
+}
+
+// beatNow notes a write. free says that whoever holds the note is left to do it.
+func (s *Store) beatNow(ctx context.Context, now time.Time, free bool) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return err
@@ -199,11 +213,11 @@ func (s *Store) beatNow(ctx context.Context, now time.Time) error {
 	defer conn.Release()
 	on := wire.NewConn(conn.Conn())
 	if err := s.begin(ctx, on, now, time.Second); err != nil {
-		return err
+		return refresh(conn, err)
 	}
-	r := &rows{session: session{sheet: s.sheet, on: on}}
+	r := &rows{session: session{sheet: s.sheet, on: on}, free: free}
 	p, err := r.Pulse(ctx)
-	if err == nil && !now.Before(p.LastWrite) {
+	if err == nil && !now.Before(p.LastWrite) && !(free && p.LastWrite.IsZero()) {
 		p.Beat(now)
 		err = r.WritePulse(ctx, p)
 	}

@@ -61,6 +61,7 @@ type Store struct {
 	hears    *listener
 	bounds   bounds
 	upkeep   upkeep
+	renewals upkeep // the beats of renewals
 }
 
 var (
