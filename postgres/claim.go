@@ -48,6 +48,9 @@ func (s *Store) claim(ctx context.Context, now time.Time, ask nexjob.ClaimReques
 	late := 0
 	for len(claimed) < ask.N && late < lateLimit {
 		some, expired, err := s.claimDue(ctx, waited.Add(now), &ask, ask.N-len(claimed))
+		if err != nil {
+			s.upkeep.forget() // this may be another server by the next claim: fences are raised first
+		}
 		if err != nil && len(claimed) == 0 {
 			return nil, err
 		}
@@ -91,7 +94,7 @@ func (s *Store) recover(ctx context.Context, now time.Time, ask nexjob.ClaimRequ
 		if err != nil {
 			return struct{}{}, err
 		}
-		if _, err := r.run(ctx, "raise fences", nil, wire.Int8(max(now.Unix(), 0)<<20)); err != nil {
+		if _, err := r.run(ctx, "raise fences", nil, wire.Int8(max(now.UnixMicro(), 0))); err != nil {
 			return struct{}{}, err
 		}
 		if _, err := u.Claim(ctx, ask); err != nil {
@@ -126,6 +129,12 @@ func (s *Store) claimDue(
 		priorities.Int(int64(l.priority))
 	}
 	bounds := s.bounds.list(now, lanes, ask.Kinds)
+	over, partly := s.horizons.list(now, lanes, ask.Kinds)
+	partly = partly && !bounds.any && s.clock == nil
+	if partly {
+		bounds.arg = over
+	}
+	took := s.wait()
 	until := rules.Micro(now.Add(ask.Lease))
 	c := collector{session: session{sheet: s.sheet}}
 	var lookups []bool
@@ -136,12 +145,16 @@ func (s *Store) claimDue(
 		}
 		lookups = append(lookups, nexjob.State(row.Int64(2)) == nexjob.Uncertain) //nolint:gosec // written from a State
 		return c.takeClaimed(row, ask, now, until)
-	}, wire.Int8(now.UnixMicro()), s.guarded(), queues.Arg(), priorities.Arg(), nameList(ask.Kinds), bounds,
+	}, wire.Int8(now.UnixMicro()), s.guarded(), queues.Arg(), priorities.Arg(), nameList(ask.Kinds), bounds.arg,
 		wire.Int8(int64(n)), wire.Int8(until.UnixMicro()), wire.Int8(int64(ask.Lease)), wire.TextOrNull(ask.Worker))
 	if err != nil {
 		return nil, nil, err
 	}
-	s.bounds.learn(now, c.found, len(c.found) == n)
+	full := len(c.found) == n
+	s.bounds.learn(now, c.found, full)
+	if !full && !bounds.any {
+		s.horizons.learn(now, lanes, ask.Kinds, took.Add(now).Sub(now), partly)
+	}
 	if err := s.completeClaimed(ctx, &c); err != nil {
 		return nil, nil, err
 	}
@@ -169,7 +182,7 @@ func (s *Store) completeClaimed(ctx context.Context, c *collector) error {
 	if len(c.attempts)+len(c.parents) == 0 {
 		return nil
 	}
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -217,7 +230,7 @@ func (s *Store) withReceipts(ctx context.Context, claimed []nexjob.Claimed) erro
 	if len(operations) == 0 {
 		return nil
 	}
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -267,8 +280,14 @@ type boundOf struct {
 
 const boundsFor = time.Second
 
+// bounded is what a claim is given.
+type bounded struct {
+	arg wire.Arg
+	any bool
+}
+
 // list is the bounds in the order in which a claim wants them.
-func (b *bounds) list(now time.Time, lanes []claimLane, kinds []string) wire.Arg {
+func (b *bounds) list(now time.Time, lanes []claimLane, kinds []string) bounded {
 	list := wire.Bigints(len(lanes) * len(kinds))
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -280,7 +299,7 @@ func (b *bounds) list(now time.Time, lanes []claimLane, kinds []string) wire.Arg
 			list.Int(b.of[boundOf{l, kind}])
 		}
 	}
-	return list.Arg()
+	return bounded{list.Arg(), len(b.of) > 0}
 }
 
 // learn notes what a claim found. One that did not fill up forgets all: it has come to the

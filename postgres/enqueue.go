@@ -94,9 +94,9 @@ func (s *Store) tryMany(
 	ctx context.Context, now time.Time, items []nexjob.NewJob, p plan, wait time.Duration,
 ) ([]nexjob.Answer, error) {
 	waited := s.wait()
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
-		return nil, s.orClosed(err)
+		return nil, err
 	}
 	defer conn.Release()
 	now = waited.Add(now)

@@ -6,3 +6,6 @@ import "time"
 func Hurry(s *Store, check, answer time.Duration) {
 	s.hears.pace.check, s.hears.pace.answer = check, answer
 }
+
+// HurryPool makes a store wait for connections of its pool for less long than usual.
+func HurryPool(s *Store, wait time.Duration) { s.acquireFor = wait }

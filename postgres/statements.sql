@@ -315,7 +315,7 @@ SELECT number, text FROM nexjob.meta WHERE name = 'pulse' FOR UPDATE SKIP LOCKED
 UPDATE nexjob.meta SET number = $1::bigint, text = $2::text WHERE name = 'pulse'
 
 -- name: raise fences
--- Never below a floor that grows with time: where a fail-over has lost the newest writes,
+-- Never below a floor that grows with time, faster than fences do: where a fail-over has lost the newest writes,
 -- numbers that were handed out are not handed out again. Under the pulse's lock.
 SELECT setval('nexjob.fences', $1::bigint) FROM nexjob.fences WHERE last_value < $1::bigint
 

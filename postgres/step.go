@@ -40,9 +40,9 @@ func step[T any](ctx context.Context, s *Store, now time.Time, wait time.Duratio
 func try[T any](ctx context.Context, s *Store, now time.Time, wait time.Duration, f work[T]) (T, error) {
 	var none T
 	waited := s.wait()
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
-		return none, s.orClosed(err)
+		return none, err
 	}
 	defer conn.Release() // one with an open transaction is closed
 	now = waited.Add(now)
@@ -182,6 +182,13 @@ func (k *upkeep) due(now time.Time, every time.Duration) bool {
 	return true
 }
 
+// forget makes leases be looked at with the next claim.
+func (k *upkeep) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.last = time.Time{}
+}
+
 // beat notes that the storage could be written at now. Only an exact store does it after
 // every step: otherwise recoveries and renewals tell.
 func (s *Store) beat(ctx context.Context, now time.Time) {
@@ -206,7 +213,7 @@ func (s *Store) beatOfRenewal(ctx context.Context, now time.Time, lease time.Dur
 
 // beatNow notes a write. free says that whoever holds the note is left to do it.
 func (s *Store) beatNow(ctx context.Context, now time.Time, free bool) error {
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
 		return err
 	}

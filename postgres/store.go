@@ -51,17 +51,21 @@ type Store struct {
 	clock   func() time.Time // nil: the server's
 	bell    *nexjob.Bell
 	closed  atomic.Bool
+	looking atomic.Bool     // a ring is on its way; see lookAgain
 	life    context.Context //nolint:containedctx // ends at Close
 	end     context.CancelFunc
 	workers sync.WaitGroup
 
 	enqueues *lane
 	waits    *waits
-	notifies *notifier
-	hears    *listener
-	bounds   bounds
-	upkeep   upkeep
-	renewals upkeep // the beats of renewals
+
+	acquireFor time.Duration
+	notifies   *notifier
+	hears      *listener
+	bounds     bounds
+	horizons   horizons
+	upkeep     upkeep
+	renewals   upkeep // the beats of renewals
 }
 
 var (
@@ -101,7 +105,7 @@ func Wrap(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, err
 }
 
 func open(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, error) {
-	s := &Store{pool: pool, clock: options.Clock}
+	s := &Store{pool: pool, clock: options.Clock, acquireFor: acquireFor}
 	if err := s.named(ctx, options); err != nil {
 		return nil, err
 	}
@@ -129,6 +133,7 @@ func open(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, err
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.enqueues = newLane(s)
 	s.waits = newWaits(s)
+	s.horizons.again = s.lookAgain
 	return s, nil
 }
 
@@ -230,9 +235,9 @@ func (s *Store) guarded() wire.Arg { return wire.Bool(s.clock == nil) }
 
 // hot runs one statement by itself.
 func (s *Store) hot(ctx context.Context, name string, take func(wire.Row) error, args ...wire.Arg) error {
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
-		return s.orClosed(err)
+		return err
 	}
 	defer conn.Release()
 	_, err = wire.NewConn(conn.Conn()).Run(ctx, s.sheet[name], take, args...)
@@ -264,8 +269,13 @@ func read[T any](
 	if err := s.check(ctx, now); err != nil {
 		return none, wrap(verb, err)
 	}
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return none, wrap(verb, err)
+	}
+	defer conn.Release()
 	var answer T
-	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
 		func(tx pgx.Tx) (err error) {
 			answer, err = f(session{sheet: s.sheet, on: wire.NewConn(tx.Conn())})
 			return err

@@ -194,3 +194,16 @@ func (j *joined) Find(ctx context.Context, now time.Time, q nexjob.Query) (nexjo
 	}
 	return page, nil
 }
+
+// Clock returns the server's time, by the transaction's own connection.
+func (j *joined) Clock(ctx context.Context) (time.Time, error) {
+	if j.store.clock != nil || j.store.closed.Load() {
+		return j.store.Clock(ctx)
+	}
+	var now time.Time
+	_, err := session{sheet: j.store.sheet, on: j.on}.run(ctx, "clock", func(row wire.Row) error {
+		now = time.UnixMicro(row.Int64(0)).UTC()
+		return nil
+	})
+	return now, wrap("clock", explain(err))
+}
