@@ -18,6 +18,7 @@ import (
 // for which workers are woken if nobody else does.
 type horizons struct {
 	again func(after time.Duration) // wakes who waits for work
+	dear  time.Duration             // cheaper claims need no bounds
 
 	mu sync.Mutex
 	of map[string]horizon
@@ -30,7 +31,7 @@ type horizon struct {
 }
 
 const (
-	dearClaim    = 5 * time.Millisecond // cheaper ones need no bounds
+	dearClaim    = 5 * time.Millisecond
 	claimShare   = 20                   // a twentieth of the time goes into dear ones
 	horizonSlack = 3 * time.Second      // clocks differ by a second, and commits take time
 	maxHorizons  = 64                   // workers of a store that ask for different things
@@ -66,7 +67,7 @@ func (h *horizons) learn(now time.Time, lanes []claimLane, kinds []string, cost 
 	switch seen := h.of[asked]; {
 	case partly:
 		h.again(max(seen.at.Add(seen.rest()).Sub(now), 0))
-	case cost <= dearClaim:
+	case cost <= h.dear:
 		delete(h.of, asked)
 	default:
 		if h.of == nil || len(h.of) >= maxHorizons {

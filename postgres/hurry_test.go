@@ -9,3 +9,6 @@ func Hurry(s *Store, check, answer time.Duration) {
 
 // HurryPool makes a store wait for connections of its pool for less long than usual.
 func HurryPool(s *Store, wait time.Duration) { s.acquireFor = wait }
+
+// HurryClaims makes a store bound claims that are less dear than usual.
+func HurryClaims(s *Store, dear time.Duration) { s.horizons.dear = dear }

@@ -133,7 +133,7 @@ func open(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, err
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.enqueues = newLane(s)
 	s.waits = newWaits(s)
-	s.horizons.again = s.lookAgain
+	s.horizons.again, s.horizons.dear = s.lookAgain, dearClaim
 	return s, nil
 }
 
