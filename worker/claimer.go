@@ -16,7 +16,8 @@ import (
 // crash.
 const maxClaim = 500
 
-// claimer takes jobs for the free slots until stop ends. Calls run under base: a
+// claimer takes jobs for the free slots, and as many ahead as are soon started, until
+// stop ends. Calls run under base: a
 // claim that is under way when the worker stops is waited for, because the jobs of
 // a lost answer could only be recovered as crashes.
 func (w *Worker) claimer(stop, base context.Context) {
@@ -30,22 +31,23 @@ func (w *Worker) claimer(stop, base context.Context) {
 	var gathering rules.Gathering
 	var asked, poll time.Time
 	for stop.Err() == nil {
-		free := 0
+		w.fill(base) // slots that SetSlots added, or whose goroutine a handler ended
+		room := 0
 		if want && !time.Now().Before(notBefore) {
-			free = w.freeSlots()
+			room = w.room()
 		}
-		if free > 0 {
-			// Handlers that are about to return free their slots for the same claim.
+		if room > 0 {
+			// Handlers that are about to return make room for the same claim.
 			w.crowd.await()
-			free = gathering.Gather(time.Now, w.freeSlots, maxClaim)
+			room = gathering.Gather(time.Now, w.room, maxClaim)
 			asked = time.Now()
-			got, err := w.claim(stop, base, free)
+			got, err := w.claim(stop, base, room)
 			switch {
 			case err != nil:
 				failures++
 				notBefore = time.Now().Add(backoff(failures, min(5*time.Second, w.options.Lease)))
 				timer.Reset(time.Until(notBefore))
-			case got == free:
+			case got == room:
 				failures = 0
 				continue // where so many came, there may be more
 			default:
@@ -79,14 +81,14 @@ func (w *Worker) listen() (rings <-chan struct{}, stop func()) {
 	return nil, func() {}
 }
 
-// freeSlots returns how many jobs may be claimed: never more than can start at
-// once, and none while settlements pile up that cannot be written.
-func (w *Worker) freeSlots() int {
+// room returns how many jobs may be claimed: never more than can start soon, and none
+// while settlements pile up that cannot be written.
+func (w *Worker) room() int {
 	slots := int(w.slots.Load())
 	if w.board.pilesUp(max(2*slots, maxClaim)) {
 		return 0
 	}
-	return min(max(slots-w.board.running(), 0), maxClaim)
+	return min(w.board.room(slots, w.prefetch(slots)), maxClaim)
 }
 
 // untilNextLook returns the time until the next poll, or until the first due time
@@ -98,7 +100,7 @@ func (w *Worker) untilNextLook(asked, poll time.Time) time.Duration {
 	return max(time.Until(poll), 0)
 }
 
-// claim asks for n jobs and starts their handlers. The answer is how many came.
+// claim asks for n jobs and has their handlers started. The answer is how many came.
 func (w *Worker) claim(stop, base context.Context, n int) (int, error) {
 	ctx, cancel := context.WithTimeout(base, w.options.Lease/3)
 	defer cancel()
@@ -132,10 +134,9 @@ func (w *Worker) claim(stop, base context.Context, n int) (int, error) {
 	case time.Since(asked) > w.options.Lease/3:
 		attempts = w.renewLate(base, attempts)
 	}
+	attempts = slices.DeleteFunc(attempts, w.stray)
 	w.crowd.gather(attempts)
-	for _, a := range attempts {
-		w.start(base, a)
-	}
+	w.stock(base, attempts)
 	return len(claimed), nil
 }
 
@@ -205,17 +206,32 @@ func (w *Worker) renewLate(base context.Context, attempts []*attempt) []*attempt
 
 // giveBack settles claims that are not run, without spending anything.
 func (w *Worker) giveBack(attempts []*attempt, why string) {
+	if len(attempts) == 0 {
+		return
+	}
 	for _, a := range attempts {
-		a.phase, a.live = settling, false
-		w.board.add(a, 0, 0, nil, nil)
+		w.board.turnBack(a)
 		w.settler.add(a, nexjob.Settlement{Lease: a.lease, As: nexjob.EndInterrupted, Error: "not started: " + why})
 	}
 	w.stats.count(func(c *Counts) { c.ClaimsDropped += int64(len(attempts)) })
-	w.log.Warn("claims given back unrun", "worker", w.name, "jobs", len(attempts), "reason", why)
+	w.log.Info("claims given back unrun", "worker", w.name, "jobs", len(attempts), "reason", why)
 }
 
 // errStrayKind marks a claim of a kind that was not asked for.
 var errStrayKind = errors.New("worker: the storage answered a claim with a kind that was not asked for")
+
+// stray gives back a claim of a kind that has no handler here, and reports whether it did.
+func (w *Worker) stray(a *attempt) bool {
+	if a.handler != nil {
+		return false
+	}
+	w.board.turnBack(a)
+	w.log.Error("claim given back", "worker", w.name, "job", a.lease.Job.String(), "error", errStrayKind.Error())
+	w.settler.add(a, nexjob.Settlement{
+		Lease: a.lease, As: nexjob.EndSnoozed, Delay: time.Minute, Error: errStrayKind.Error(),
+	})
+	return true
+}
 
 // dues are the known times, on our clock, at which jobs fall due: retries that this
 // worker wrote, and what the scout saw. A time that proves wrong costs one claim.
@@ -262,7 +278,7 @@ func (d *dues) next(now time.Time) (time.Time, bool) {
 func (w *Worker) scout(ctx context.Context) {
 	wait := w.options.Poll
 	for pause(ctx, jittered(wait)) {
-		if w.freeSlots() == 0 {
+		if w.room() == 0 {
 			continue
 		}
 		before := time.Now()
