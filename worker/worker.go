@@ -178,7 +178,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	var lanes, claimers sync.WaitGroup
 	claimers.Go(func() { w.claimer(claims, base) })
 	lanes.Go(claimers.Wait)
-	lanes.Go(func() { w.scout(claims) })
+	if w.forecaster() == nil {
+		lanes.Go(func() { w.scout(claims) })
+	}
 	lanes.Go(func() { w.upkeep(claims) })
 	lanes.Go(func() { w.renewer(base) })
 	lanes.Go(func() { w.settler.work(base) })
