@@ -56,9 +56,11 @@ type board struct {
 	closed   bool          // nothing waits any more
 	pace     pace          // of the handlers
 	changed  chan struct{} // closed at the next change, while somebody waits
+
+	wall func() time.Time // the host's clock, which goes on while the machine sleeps
 }
 
-func newBoard() *board { return &board{attempts: make(map[nexjob.Lease]*attempt)} }
+func newBoard() *board { return &board{attempts: make(map[nexjob.Lease]*attempt), wall: time.Now} }
 
 // running returns how many handlers run, stuck ones included.
 func (b *board) running() int {
