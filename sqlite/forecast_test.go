@@ -10,8 +10,8 @@ import (
 	"github.com/nexjob/nexjob/worker"
 )
 
-// Jobs that fall due between polls start on time: here there is no poll. Most of them,
-// that is, for the machine may be busy with other things.
+// Jobs that fall due between polls start on time: here there is no poll. How late they are
+// is logged and not judged closely, for the machine may be busy with other things.
 func TestJobsFallDueBetweenPolls(t *testing.T) {
 	t.Parallel()
 	s := newWorkshop(t)
@@ -39,7 +39,7 @@ func TestJobsFallDueBetweenPolls(t *testing.T) {
 	}
 	slices.Sort(all)
 	t.Logf("late: half %s, 95 %% %s, all %s", all[many/2], all[many*95/100], all[many-1])
-	if all[0] < 0 || all[many/2] > 25*time.Millisecond {
+	if all[0] < 0 || all[many/2] > 250*time.Millisecond {
 		t.Errorf("jobs were between %s and %s late, half of them %s", all[0], all[many-1], all[many/2])
 	}
 }

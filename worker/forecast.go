@@ -67,7 +67,7 @@ const (
 	// whose due time could not be asked for.
 	forecastEvery = 5 * time.Millisecond
 	// forecastShare is which part of its time a claimer may spend asking, one in so many.
-	forecastShare = 10
+	forecastShare = 4
 	// widestGap bounds how much later than forecast those look who are always beaten.
 	widestGap = 16 * time.Millisecond
 )

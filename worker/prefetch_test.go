@@ -128,13 +128,17 @@ func TestPrefetchHidesTheWay(t *testing.T) {
 // handlers are slow or their pace is not known.
 func TestPrefetchFollowsThePace(t *testing.T) {
 	const slots = 20
-	for took, most := range map[time.Duration]int{
-		2 * time.Millisecond:   slots,
-		40 * time.Millisecond:  slots,
-		150 * time.Millisecond: 0,
-		time.Second:            0,
-		3 * time.Second:        0,
+	for _, tt := range []struct {
+		took time.Duration
+		most int
+	}{
+		{2 * time.Millisecond, slots},
+		{40 * time.Millisecond, slots},
+		{150 * time.Millisecond, 0},
+		{time.Second, 0},
+		{3 * time.Second, 0},
 	} {
+		took, most := tt.took, tt.most
 		t.Run(took.String(), func(t *testing.T) {
 			bubble(t, func(b *bench) {
 				b.many(3000, quick)
@@ -162,9 +166,8 @@ func TestPrefetchFollowsThePace(t *testing.T) {
 // B024: what waits behind handlers that have become slow is given back in time, runs
 // elsewhere once, and has spent nothing. Nothing more is claimed ahead.
 func TestWhatWaitsTooLongIsGivenBack(t *testing.T) {
-	for lease, wait := range map[time.Duration]time.Duration{
-		2 * time.Second: 2 * time.Second / 3, time.Minute: time.Second,
-	} {
+	for _, lease := range []time.Duration{2 * time.Second, time.Minute} {
+		wait := min(time.Second, lease/3)
 		bubble(t, func(b *bench) {
 			s := stocks(b, worker.Options{Lease: lease, Prefetch: 8}, 0)
 			waiting := s.waits()

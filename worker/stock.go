@@ -33,41 +33,37 @@ func (w *Worker) stock(base context.Context, attempts []*attempt) {
 	}
 	w.fill(base)
 	if w.board.waiting() > 0 {
-		time.AfterFunc(wait, func() { w.returnLate(w.board.late()) })
+		time.AfterFunc(wait, func() { w.giveBack(w.board.late(), noSlot) })
 	}
 }
 
 // fill starts attempts that wait for as long as a slot is free.
 func (w *Worker) fill(base context.Context) {
-	for {
-		ctx, a := w.next(base)
-		if a == nil {
-			return
-		}
-		w.crew.run(base, func() { w.occupy(base, ctx, a) })
+	for run := w.next(base); run != nil; run = w.next(base) {
+		w.crew.run(base, func() { w.occupy(base, run) })
 	}
 }
 
 // occupy keeps a slot busy: with an attempt, and then with those that wait.
-func (w *Worker) occupy(base, ctx context.Context, a *attempt) {
-	for a != nil {
-		w.attempt(ctx, a)
-		ctx, a = w.next(base)
+func (w *Worker) occupy(base context.Context, run func()) {
+	for ; run != nil; run = w.next(base) {
+		run()
 	}
 }
 
-// next gives a slot to the attempt that has waited longest. The answer is its
-// handler's context; no attempt if none waits or no slot is free.
-func (w *Worker) next(base context.Context) (ctx context.Context, a *attempt) {
-	a, late := w.board.next(int(w.slots.Load()), func(a *attempt) { ctx = w.prepare(base, a) })
-	w.returnLate(late)
-	return ctx, a
+// next gives a slot to the attempt that has waited longest and returns what runs it;
+// nil if none waits or no slot is free.
+func (w *Worker) next(base context.Context) (run func()) {
+	late := w.board.next(int(w.slots.Load()), func(a *attempt) {
+		ctx := w.prepare(base, a)
+		run = func() { w.attempt(ctx, a) }
+	})
+	w.giveBack(late, noSlot)
+	return run
 }
 
-// returnLate gives back what has waited too long.
-func (w *Worker) returnLate(late []*attempt) {
-	w.giveBack(late, "no slot came free in time")
-}
+// noSlot is why an attempt that has waited too long is given back.
+const noSlot = "no slot came free in time"
 
 // keep has attempts wait for a slot until a time. It refuses once the stock is closed.
 func (b *board) keep(attempts []*attempt, until time.Time) bool {
@@ -88,20 +84,20 @@ func (b *board) keep(attempts []*attempt, until time.Time) bool {
 // next starts the attempt that has waited longest, if fewer than slots handlers run.
 // prepare makes what belongs to a running attempt; it is called with the board locked.
 // late are those that have waited too long, now settling.
-func (b *board) next(slots int, prepare func(*attempt)) (a *attempt, late []*attempt) {
+func (b *board) next(slots int, prepare func(*attempt)) (late []*attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.live >= slots || len(b.stock) == 0 {
-		return nil, nil
+		return nil
 	}
 	if late = b.lateLocked(); len(b.stock) == 0 {
-		return nil, late
+		return late
 	}
-	a = b.takeLocked(1)[0]
+	a := b.takeLocked(1)[0]
 	a.phase, a.live, a.held = running, true, a.ends
 	b.live++
 	prepare(a)
-	return a, late
+	return late
 }
 
 // longestStep is how much the host's clock may go ahead of its monotonic one before that
