@@ -113,7 +113,7 @@ func (s *Store) recover(ctx context.Context, now time.Time, ask nexjob.ClaimRequ
 
 // expire ends jobs that were not started by their deadline.
 func (s *Store) expire(ctx context.Context, now time.Time, late []nexjob.ID) error {
-	_, err := s.amend(ctx, now, nexjob.Query{IDs: late}, nexjob.Action{Act: nexjob.ActExpire}, len(late))
+	_, err := s.amend(ctx, now, nexjob.Query{IDs: late}, nexjob.Action{Act: nexjob.ActExpire}, len(late), time.Second)
 	return err
 }
 
@@ -143,8 +143,9 @@ func (s *Store) claimDue(
 			late = append(late, row.UUID(0))
 			return nil
 		}
-		lookups = append(lookups, nexjob.State(row.Int64(2)) == nexjob.Uncertain) //nolint:gosec // written from a State
-		return c.takeClaimed(row, ask, now, until)
+		lookup, err := c.takeClaimed(row, ask, now, until)
+		lookups = append(lookups, lookup)
+		return err
 	}, wire.Int8(now.UnixMicro()), s.guarded(), queues.Arg(), priorities.Arg(), nameList(ask.Kinds), bounds.arg,
 		wire.Int8(int64(n)), wire.Int8(until.UnixMicro()), wire.Int8(int64(ask.Lease)), wire.TextOrNull(ask.Worker))
 	if err != nil {
@@ -191,9 +192,9 @@ func (s *Store) completeClaimed(ctx context.Context, c *collector) error {
 	return c.complete(ctx)
 }
 
-// takeClaimed takes a row of claim_1.
-func (c *collector) takeClaimed(row wire.Row, ask *nexjob.ClaimRequest, now, until time.Time) error {
-	in := column{row: row, at: 3}
+// takeClaimed takes a row of claim_1, and tells whether the job was Uncertain.
+func (c *collector) takeClaimed(row wire.Row, ask *nexjob.ClaimRequest, now, until time.Time) (lookup bool, err error) {
+	in := column{row: row, at: 2}
 	c.found = append(c.found, nexjob.Job{})
 	j := &c.found[len(c.found)-1]
 	*j = nexjob.Job{
@@ -209,14 +210,14 @@ func (c *collector) takeClaimed(row wire.Row, ask *nexjob.ClaimRequest, now, unt
 	j.SettledAs = nexjob.Ending(in.int64())  //nolint:gosec // written from an Ending
 	j.Wished, j.Kind, j.Queue = in.state(), in.text(), in.text()
 	j.Key, j.Fingerprint, j.Reason = in.text(), in.fingerprint(), in.text()
-	err := in.more(j, &s)
+	err = in.more(j, &s)
 	j.Args, j.Result = in.bytes(), in.bytes()
 	if err == nil {
 		err = in.tagsAndMeta(j)
 	}
 	byFlags(j, s.flags)
 	c.has(s)
-	return err
+	return s.flags&flagLookup != 0, err
 }
 
 // withReceipts reads the receipts of claimed jobs.

@@ -19,6 +19,7 @@ type lane struct {
 
 	mu      sync.Mutex
 	queue   []*single
+	closed  bool
 	flushes int            // under way
 	held    map[string]int // keys that callers wait for alone
 	share   float64        // of the latest items, those that added nothing
@@ -54,6 +55,10 @@ func newLane(s *Store) *lane {
 func (l *lane) enqueue(ctx context.Context, now time.Time, item *nexjob.NewJob) (answer nexjob.Answer, left bool, err error) {
 	one := &single{item: *item, now: now, wait: l.store.wait(), done: make(chan struct{})}
 	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nexjob.Answer{}, false, nexjob.ErrClosed
+	}
 	if item.IdempotencyKey != "" && l.held[item.IdempotencyKey] > 0 {
 		l.mu.Unlock()
 		return nexjob.Answer{}, true, nil
@@ -70,6 +75,13 @@ func (l *lane) enqueue(ctx context.Context, now time.Time, item *nexjob.NewJob) 
 		return nexjob.Answer{}, false, ctx.Err()
 	}
 	return nexjob.Answer{}, false, fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, ctx.Err())
+}
+
+// close lets no flush begin any more that has not got an item yet.
+func (l *lane) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
 }
 
 // withdraw takes an item out that no flush has taken yet.

@@ -16,6 +16,7 @@ const (
 	flagStop
 	flagFamily // the storage's own: jobs wait for it, or did
 	flagTold
+	flagLookup // was Uncertain when it was claimed
 )
 
 // rest is what few jobs have, in the column more.

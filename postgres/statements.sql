@@ -94,7 +94,7 @@ SELECT * FROM nexjob.claim_1($1::bigint, $2::boolean, $3::text[], $4::smallint[]
   $8::bigint, $9::bigint, $10::text)
 
 -- name: settle
-SELECT o_id FROM nexjob.settle_1($1::bigint, $2::boolean, $3::uuid[], $4::bigint[], $5::bytea[])
+SELECT o_id FROM nexjob.settle_1($1::bigint, $2::boolean, $3::uuid[], $4::bigint[], $5::bytea[], $6::text)
 
 -- name: renew
 SELECT o_id, o_until, o_flags, o_fence FROM nexjob.renew_1($1::bigint, $2::boolean, $3::uuid[], $4::bigint[], $5::bigint, $6::bigint)

@@ -203,6 +203,7 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	s.enqueues.close()
 	s.notifies.close()
 	s.hears.close()
 	s.end()
