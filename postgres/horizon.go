@@ -32,9 +32,9 @@ type horizon struct {
 
 const (
 	dearClaim    = 5 * time.Millisecond
-	claimShare   = 20                   // a twentieth of the time goes into dear ones
-	horizonSlack = 3 * time.Second      // clocks differ by a second, and commits take time
-	maxHorizons  = 64                   // workers of a store that ask for different things
+	claimShare   = 20              // a twentieth of the time goes into dear ones
+	horizonSlack = 3 * time.Second // clocks differ by a second, and commits take time
+	maxHorizons  = 64              // workers of a store that ask for different things
 )
 
 // rest is how long a horizon serves.

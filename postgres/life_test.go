@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	neturl "net/url"
 	"runtime"
@@ -25,9 +26,7 @@ func ownServer(t *testing.T, settings map[string]string) *testenv.Postgres {
 	t.Helper()
 	// Settings, however few, make it a private one.
 	all := map[string]string{"max_connections": "100"}
-	for name, value := range settings {
-		all[name] = value
-	}
+	maps.Copy(all, settings)
 	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresOptions{Settings: all})
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +170,7 @@ func goroutines(of string) []string {
 	all := make([]byte, 1<<20)
 	all = all[:runtime.Stack(all, true)]
 	var found []string
-	for _, one := range strings.Split(string(all), "\n\n") {
+	for one := range strings.SplitSeq(string(all), "\n\n") {
 		if strings.Contains(one, of) {
 			found = append(found, one)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/onewriter"
 )
 
 // nowhere is the Options.ListenURL that turns listening off.
@@ -45,6 +46,7 @@ type listener struct {
 	store  *Store
 	config func(ctx context.Context) (*pgx.ConnConfig, error) // nil: nothing is heard
 	pace   hearing
+	clock  func() time.Time // of the host: pauses are no business of the storage's
 
 	mu      sync.Mutex
 	started bool
@@ -53,7 +55,7 @@ type listener struct {
 
 // newListener checks where to listen.
 func newListener(s *Store, url string) (*listener, error) {
-	l := &listener{store: s, pace: usualHearing()}
+	l := &listener{store: s, pace: usualHearing(), clock: onewriter.HostClock(nil)}
 	switch url {
 	case nowhere:
 	case "":
@@ -100,12 +102,12 @@ func (l *listener) close() {
 // server which refuses is not stormed.
 func (l *listener) run(ctx context.Context) {
 	for wait := l.pace.first; ctx.Err() == nil; wait = min(2*wait, l.pace.last) {
-		began := time.Now()
+		began := l.clock()
 		err := l.session(ctx)
 		if errors.Is(err, errPooled) {
 			return
 		}
-		if time.Since(began) > l.pace.last {
+		if l.clock().Sub(began) > l.pace.last {
 			wait = l.pace.first
 		}
 		pause(ctx, wait/2+rand.N(wait/2+1)) //nolint:gosec // spreads those who lost one server
@@ -160,9 +162,9 @@ func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
 // hear rings once for what was missed and then after signals of others.
 func (l *listener) hear(ctx context.Context, conn *pgx.Conn) error {
 	rang, owed := time.Time{}, true
-	heard := time.Now()
+	heard := l.clock()
 	for {
-		now := time.Now()
+		now := l.clock()
 		if owed && now.Sub(rang) >= l.pace.ring {
 			l.store.bell.Relayed()
 			rang, owed = now, false
@@ -176,13 +178,13 @@ func (l *listener) hear(ctx context.Context, conn *pgx.Conn) error {
 		case err != nil:
 			return err
 		case signal != nil:
-			heard = time.Now()
+			heard = l.clock()
 			owed = owed || signal.Payload != l.store.notifies.name
 		case !owed:
 			if err := l.try(ctx, conn); err != nil {
 				return err
 			}
-			heard = time.Now()
+			heard = l.clock()
 		}
 	}
 }
