@@ -51,7 +51,11 @@ func (s *Store) claim(ctx context.Context, now time.Time, ask nexjob.ClaimReques
 		if err != nil && len(claimed) == 0 {
 			return nil, err
 		}
-		claimed = append(claimed, some...)
+		if claimed == nil {
+			claimed = some
+		} else {
+			claimed = append(claimed, some...)
+		}
 		late += len(expired)
 		if err != nil || len(expired) == 0 {
 			break
