@@ -37,11 +37,15 @@ func (n names) check() error {
 	return nil
 }
 
+// In a text of SQL: what stands in the schema, and other names that have the prefix.
+var (
+	qualified = regexp.MustCompile(`\bnexjob\.([a-z_0-9]+)`)
+	prefixed  = regexp.MustCompile(`\bnexjob_([a-z_0-9]+)`)
+)
+
 // in puts the names into a text of SQL.
 func (n names) in(text string) string {
-	qualified := regexp.MustCompile(`\bnexjob\.([a-z_0-9]+)`)
-	plain := regexp.MustCompile(`\bnexjob_([a-z_0-9]+)`)
-	text = plain.ReplaceAllString(text, `"`+n.prefix+`_$1"`)
+	text = prefixed.ReplaceAllString(text, `"`+n.prefix+`_$1"`)
 	return qualified.ReplaceAllString(text, `"`+n.schema+`"."`+n.prefix+`_$1"`)
 }
 

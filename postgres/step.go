@@ -10,6 +10,7 @@ import (
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/internal/onewriter"
+	"github.com/nexjob/nexjob/internal/rules"
 	"github.com/nexjob/nexjob/postgres/internal/wire"
 )
 
@@ -88,8 +89,8 @@ func finish[T any](
 	if err := commit(ctx, on); err != nil {
 		return none, err
 	}
-	if wrote {
-		s.beat(ctx, now)
+	if wrote && s.clock != nil {
+		_ = s.beatOn(ctx, conn, now)
 	}
 	if u.Rings() {
 		s.rang()
@@ -188,16 +189,26 @@ func (s *Store) beat(ctx context.Context, now time.Time) {
 	if s.clock == nil {
 		return
 	}
-	_ = s.beatNow(ctx, now)
-}
-
-func (s *Store) beatNow(ctx context.Context, now time.Time) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return err
+		return
 	}
 	defer conn.Release()
+	_ = s.beatOn(ctx, conn, now)
+}
+
+// beatOn beats on a connection that is free: a step that held one and took another would
+// wait for ever where a pool has no more of them.
+func (s *Store) beatOn(ctx context.Context, conn *pgxpool.Conn, now time.Time) error {
 	on := wire.NewConn(conn.Conn())
+	noted := int64(0)
+	_, err := on.Run(ctx, s.sheet["meta"], func(row wire.Row) error {
+		noted = row.Int64(0)
+		return nil
+	}, wire.Text("pulse"))
+	if err != nil || noted == rules.Micro(now).UnixMicro() {
+		return err
+	}
 	if err := s.begin(ctx, on, now, time.Second); err != nil {
 		return err
 	}
