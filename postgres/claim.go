@@ -160,7 +160,7 @@ func (s *Store) completeClaimed(ctx context.Context, c *collector) error {
 		return err
 	}
 	defer conn.Release()
-	c.session.on = wire.NewConn(conn.Conn())
+	c.session.on = anew{wire.NewConn(conn.Conn())}
 	return c.complete(ctx)
 }
 
@@ -208,7 +208,7 @@ func (s *Store) withReceipts(ctx context.Context, claimed []nexjob.Claimed) erro
 		return err
 	}
 	defer conn.Release()
-	found, err := session{sheet: s.sheet, on: wire.NewConn(conn.Conn())}.receipts(ctx, operations)
+	found, err := session{sheet: s.sheet, on: anew{wire.NewConn(conn.Conn())}}.receipts(ctx, operations)
 	of := make(map[nexjob.ID][]nexjob.Receipt)
 	for _, r := range found {
 		of[r.Operation] = append(of[r.Operation], r)

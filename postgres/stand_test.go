@@ -140,7 +140,8 @@ func (at *stand) harness() storagetest.Harness {
 			})
 			return s
 		},
-		PassesBy: true,
+		PassesBy:  true,
+		Overtaken: true,
 		Second: func(t testing.TB, first nexjob.Storage, clock func() time.Time) nexjob.Storage {
 			return at.wrap(t, tenantOf(t, first).schema, clock)
 		},

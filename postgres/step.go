@@ -21,6 +21,9 @@ const patience = 50 * time.Millisecond
 // forever lets a step wait for as long as its caller does.
 const forever = time.Duration(0)
 
+// begin names the level that the steps are made for, whatever the session's default is.
+const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
 // reruns bounds how often a step is done again that lost a race or a dead-lock.
 const reruns = 10
 
@@ -57,7 +60,7 @@ func try[T any](ctx context.Context, s *Store, now time.Time, wait time.Duration
 // begin starts a transaction in which waits for locks are bounded.
 func (s *Store) begin(ctx context.Context, on wire.Conn, now time.Time, wait time.Duration) error {
 	calls := []wire.Call{
-		{Statement: dynamic("BEGIN")},
+		{Statement: dynamic(begin)},
 		{Statement: s.sheet["patience"], Args: []wire.Arg{wire.Text(fmt.Sprintf("%dms", wait.Milliseconds()))}},
 		{Statement: s.sheet["plans"]},
 	}

@@ -2,12 +2,14 @@ package postgres_test
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/testenv"
 	"github.com/nexjob/nexjob/memory"
 	"github.com/nexjob/nexjob/storagetest"
 )
@@ -16,14 +18,39 @@ func levels() []pgx.TxIsoLevel {
 	return []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
 }
 
+// longProof is whether the long proof runs: see storagetest and make proof.
+func longProof() bool { return os.Getenv("NEXJOB_HISTORIES") != "" }
+
+// TestStorage tries the whole contract at the isolation level that is PostgreSQL's own
+// default and at the strictest, once on each version, and what depends on the level of a
+// caller's transaction at every level on both. make proof tries the whole of it everywhere.
 func TestStorage(t *testing.T) {
 	t.Parallel()
-	for _, version := range []int{15, 18} {
+	whole := map[string]bool{"15 read committed": true, "18 serializable": true}
+	for _, version := range testenv.Versions() {
 		for _, level := range levels() {
-			t.Run(fmt.Sprint(version, " ", level), func(t *testing.T) {
-				storagetest.Run(t, newStand(t, plain(t, version), level).harness())
+			name := fmt.Sprint(version, " ", level)
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				h := newStand(t, plain(t, version), level).harness()
+				if whole[name] || longProof() {
+					storagetest.Run(t, h)
+					return
+				}
+				storagetest.InTransactions(t, h)
 			})
 		}
+	}
+}
+
+// TestStorageInSQL: callers' transactions of database/sql.
+func TestStorageInSQL(t *testing.T) {
+	t.Parallel()
+	for _, level := range levels() {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			storagetest.InTransactions(t, newStand(t, plain(t, 15), level).bySQL())
+		})
 	}
 }
 

@@ -250,7 +250,7 @@ func read[T any](
 	var answer T
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
 		func(tx pgx.Tx) (err error) {
-			answer, err = f(session{sheet: s.sheet, on: wire.NewConn(tx.Conn())})
+			answer, err = f(session{sheet: s.sheet, on: anew{wire.NewConn(tx.Conn())}})
 			return err
 		})
 	if err != nil {
@@ -272,7 +272,7 @@ func look[T any](
 		return none, wrap(verb, s.orClosed(err))
 	}
 	defer conn.Release()
-	answer, err := f(session{sheet: s.sheet, on: wire.NewConn(conn.Conn())})
+	answer, err := f(session{sheet: s.sheet, on: anew{wire.NewConn(conn.Conn())}})
 	return answer, wrap(verb, refresh(conn, err))
 }
 
