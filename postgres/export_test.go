@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/nexjob/nexjob"
-	"github.com/nexjob/nexjob/internal/sqlstore"
 	"github.com/nexjob/nexjob/postgres/internal/wire"
 )
 
@@ -19,9 +18,6 @@ func StatementTexts(s *Store) map[string]string {
 	}
 	return texts
 }
-
-// Statement lends tests a sheet's entry by itself.
-func StatementNames() (map[string]string, error) { return sqlstore.ParseSheet(statementText) }
 
 // Searched are the statements that put a query's conditions together.
 type Searched string

@@ -274,7 +274,7 @@ func TestSessionsEnd(t *testing.T) {
 		j := job(fmt.Sprint("after ", round))
 		var answers []nexjob.Answer
 		var err error
-		for tries := 0; tries < 10; tries++ {
+		for range 10 {
 			if answers, err = h.Enqueue(t.Context(), *h.now, []nexjob.NewJob{j}); err == nil {
 				break
 			}

@@ -185,7 +185,8 @@ func (c caller) Rollback() error { return c.tx.Rollback(context.Background()) }
 func (at *stand) beginSQL(t testing.TB, _ nexjob.Storage) storagetest.Transaction {
 	t.Helper()
 	levels := map[pgx.TxIsoLevel]sql.IsolationLevel{
-		pgx.ReadCommitted: sql.LevelReadCommitted, pgx.RepeatableRead: sql.LevelRepeatableRead, pgx.Serializable: sql.LevelSerializable,
+		pgx.ReadUncommitted: sql.LevelReadUncommitted, pgx.ReadCommitted: sql.LevelReadCommitted,
+		pgx.RepeatableRead: sql.LevelRepeatableRead, pgx.Serializable: sql.LevelSerializable,
 	}
 	tx, err := at.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: levels[at.level]})
 	if err != nil {

@@ -86,13 +86,16 @@ func TestCompare(t *testing.T) {
 }
 
 func TestRacesInTwoProcesses(t *testing.T) {
+	t.Parallel()
 	storagetest.Races(t, newStand(t, plain(t, 15), pgx.ReadCommitted).inAnotherProcess())
 }
 
 func TestLinearizable(t *testing.T) {
+	t.Parallel()
 	storagetest.Linearizable(t, newStand(t, plain(t, 15), pgx.ReadCommitted).harness(), 0)
 }
 
 func TestLinearizableInTwoProcesses(t *testing.T) {
+	t.Parallel()
 	storagetest.Linearizable(t, newStand(t, plain(t, 15), pgx.ReadCommitted).inAnotherProcess(), 0)
 }

@@ -75,20 +75,28 @@ func overtakings() []overtaking {
 	}
 	return []overtaking{
 		{name: "a job was created", before: nothing, since: func(b *bench, key string, _ nexjob.Job) { b.add(newJob(key)) }},
-		{name: "a job was created and has succeeded", before: nothing,
-			since: func(b *bench, key string, _ nexjob.Job) { ended(nexjob.EndSucceeded)(b, key) }},
-		{name: "a job was created and has failed", before: nothing,
-			since: func(b *bench, key string, _ nexjob.Job) { ended(nexjob.EndFailed)(b, key) }},
-		{name: "the holder has succeeded", held: true,
+		{
+			name: "a job was created and has succeeded", before: nothing,
+			since: func(b *bench, key string, _ nexjob.Job) { ended(nexjob.EndSucceeded)(b, key) },
+		},
+		{
+			name: "a job was created and has failed", before: nothing,
+			since: func(b *bench, key string, _ nexjob.Job) { ended(nexjob.EndFailed)(b, key) },
+		},
+		{
+			name: "the holder has succeeded", held: true,
 			before: func(b *bench, key string) nexjob.Job { return b.job(b.add(newJob(key)).ID) },
-			since:  func(b *bench, _ string, last nexjob.Job) { b.finish(b.claimOnly(last.ID), nexjob.EndSucceeded) }},
+			since:  func(b *bench, _ string, last nexjob.Job) { b.finish(b.claimOnly(last.ID), nexjob.EndSucceeded) },
+		},
 		{name: "the last job was requeued", before: ended(nexjob.EndFailed), since: act(nexjob.ActRequeue)},
 		{name: "the last job was purged", before: ended(nexjob.EndSucceeded), since: act(nexjob.ActPurge)},
-		{name: "the last job was purged and the key used again", before: ended(nexjob.EndSucceeded),
+		{
+			name: "the last job was purged and the key used again", before: ended(nexjob.EndSucceeded),
 			since: func(b *bench, key string, last nexjob.Job) {
 				b.act(last.ID, nexjob.ActPurge)
 				ended(nexjob.EndFailed)(b, key)
-			}},
+			},
+		},
 	}
 }
 
