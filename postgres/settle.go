@@ -45,7 +45,7 @@ func (s *Store) settlePlain(
 ) (left []int, err error) {
 	call, which := s.settling(now, ends)
 	if len(which) > 0 {
-		if err := s.hot(ctx, "settle", which.take(answers), call...); err != nil {
+		if err := s.hot(ctx, "settle", which.take(answers), call...); err != nil && codeOf(err) != codeLocked && !again(err) {
 			if unknown(err) {
 				err = fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err)
 			}
@@ -77,40 +77,52 @@ func (b byJob) take(answers []nexjob.Settled) func(wire.Row) error {
 // settling is the hot statement's arguments, and which settlements it is about.
 func (s *Store) settling(now time.Time, ends []nexjob.Settlement) ([]wire.Arg, byJob) {
 	which := make(byJob, len(ends))
-	ids, fences, results := wire.UUIDs(len(ends)), wire.Bigints(len(ends)), wire.Byteas(len(ends), 0)
+	order := make([]int, 0, len(ends))
 	for i := range ends {
 		e := &ends[i]
 		if _, twice := which[e.Lease.Job]; twice || !plainEnd(e) {
 			continue
 		}
 		which[e.Lease.Job] = i
+		order = append(order, i)
+	}
+	slices.SortFunc(order, func(a, b int) int { return ends[a].Lease.Job.Compare(ends[b].Lease.Job) })
+	ids, fences, results := wire.UUIDs(len(order)), wire.Bigints(len(order)), wire.Byteas(len(order), 0)
+	for _, i := range order {
+		e := &ends[i]
 		ids.Bytes(e.Lease.Job[:])
 		fences.Int(e.Lease.Fence)
 		results.BytesOrNull(e.Result)
 	}
-	return []wire.Arg{wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), fences.Arg(), results.Arg()}, which
+	return []wire.Arg{wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), fences.Arg(), results.Arg(),
+		patienceArg(patience)}, which
 }
 
 // settleLeft ends the other attempts: together, or, where somebody holds a row of one of
-// them, one by one.
+// them, one by one. One whose row stays held is answered with trouble that may pass: its
+// neighbours' answers do not wait for a stranger's transaction.
 func (s *Store) settleLeft(
 	ctx context.Context, now time.Time, ends []nexjob.Settlement, left []int, answers []nexjob.Settled,
 ) error {
-	wait := forever
 	if len(left) > 1 {
-		wait = patience
+		if err := s.settleStep(ctx, now, ends, left, patience, answers); codeOf(err) != codeLocked {
+			return err
+		}
 	}
-	err := s.settleStep(ctx, now, ends, left, wait, answers)
-	if len(left) == 1 || codeOf(err) != codeLocked {
-		return err
-	}
-	for i := range left {
-		if err := s.settleStep(ctx, now, ends, left[i:i+1], forever, answers); err != nil {
+	for i, at := range left {
+		err := s.settleStep(ctx, now, ends, left[i:i+1], alonePatience, answers)
+		switch {
+		case codeOf(err) == codeLocked:
+			answers[at] = nexjob.Settled{Err: wrap("settle", fmt.Errorf("an open transaction holds the job or a follower's key: %w", err))}
+		case err != nil:
 			return err
 		}
 	}
 	return nil
 }
+
+// alonePatience is how long one settlement waits for what somebody holds.
+const alonePatience = 500 * time.Millisecond
 
 func (s *Store) settleStep(
 	ctx context.Context, now time.Time, ends []nexjob.Settlement, which []int, wait time.Duration, answers []nexjob.Settled,

@@ -149,6 +149,14 @@ func (r *Run) SetResult(value any) error {
 // not end when the handler returns, so f must not wait for what only the handler does.
 func (r *Run) Go(f func() error) { r.group.start(r.worker, f) }
 
+// timeout returns how long the handler may take; 0 is for ever.
+func (r *Run) timeout() time.Duration {
+	if r.job.Timeout != 0 {
+		return r.job.Timeout
+	}
+	return r.worker.options.Timeout
+}
+
 // open answers an error when nothing may be added to the attempt any more.
 func (r *Run) open() error {
 	switch r.worker.board.phaseOf(r.attempt) {
@@ -156,7 +164,7 @@ func (r *Run) open() error {
 		return nil
 	case completing:
 		return errAfterCompletion
-	case settling, over:
+	case waiting, settling, over:
 		return nexjob.ErrLeaseLost
 	}
 	return nexjob.ErrLeaseLost

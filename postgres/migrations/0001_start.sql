@@ -24,7 +24,7 @@ CREATE TABLE nexjob.jobs (
   max_attempts   integer  NOT NULL,
   -- 1 claimed since it was enqueued, 2 replaced, 4 asked to stop, 8 jobs wait for it or
   -- did, 16 its newest attempt succeeded and is told by fence, worker, started_at and
-  -- ended_at of this row alone.
+  -- ended_at of this row alone, 32 it was Uncertain when it was claimed.
   flags          integer  NOT NULL DEFAULT 0,
   tries          integer,
   crashes        integer,
@@ -224,6 +224,18 @@ CREATE FUNCTION nexjob.look_1(ids uuid[], keys bytea[]) RETURNS TABLE (
 ) LANGUAGE plpgsql STABLE SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 BEGIN
+  IF cardinality(ids) = 1 THEN -- the usual call of a caller who is alone: a smaller plan
+    RETURN QUERY
+    SELECT 1::bigint, s.id, s.kind, s.key, s.fingerprint, s.operation, s.state, s.due_at, s.flags,
+      k.job, coalesce(k.kind, h.kind), coalesce(k.fingerprint, h.fingerprint),
+      coalesce(k.operation, h.operation, k.job), k.ended, k.until, k.cleared,
+      h.id, h.state, h.due_at, h.flags
+    FROM (VALUES (1)) AS one
+    LEFT JOIN nexjob.jobs s ON s.id = ids[1]
+    LEFT JOIN nexjob.keys k ON k.key = keys[1] AND k.job IS NOT NULL
+    LEFT JOIN nexjob.jobs h ON h.id = k.job AND h.key = k.key;
+    RETURN;
+  END IF;
   RETURN QUERY
   SELECT i.ord, s.id, s.kind, s.key, s.fingerprint, s.operation, s.state, s.due_at, s.flags,
     k.job, coalesce(k.kind, h.kind), coalesce(k.fingerprint, h.fingerprint),
@@ -289,6 +301,48 @@ BEGIN
     WHERE NOT EXISTS (SELECT 1 FROM unnest(made) AS m (id) WHERE m.id = ids[l.ord]);
 END $$;
 
+-- add_1 is enqueue_1 for one item.
+CREATE FUNCTION nexjob.add_1(
+  now bigint, guard boolean, id uuid, key bytea, fingerprint bytea, args bytea, due bigint,
+  kind text, queue text, priority smallint, deadline bigint, timeout bigint, max_attempts bigint, keep bigint,
+  tags text, meta text, more text, patience text
+) RETURNS TABLE (
+  ord bigint,
+  same uuid, same_kind text, same_key bytea, same_fingerprint bytea, same_operation uuid,
+  same_state smallint, same_due bigint, same_flags integer,
+  key_job uuid, key_kind text, key_fingerprint bytea, key_operation uuid,
+  key_ended smallint, key_until bigint, key_cleared boolean,
+  holder uuid, holder_state smallint, holder_due bigint, holder_flags integer
+) LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+BEGIN
+  IF guard THEN
+    PERFORM nexjob.clock_1(now);
+  END IF;
+  IF patience IS NOT NULL THEN
+    PERFORM set_config('lock_timeout', patience, true);
+  END IF;
+  IF nexjob_add_1.key IS NOT NULL THEN
+    INSERT INTO nexjob.keys (key, job) VALUES (nexjob_add_1.key, nexjob_add_1.id) ON CONFLICT (key) DO NOTHING;
+  END IF;
+  IF nexjob_add_1.key IS NULL OR FOUND THEN
+    INSERT INTO nexjob.jobs (id, state, enqueued_at, due_at, key, fingerprint, args, kind, queue, priority,
+      deadline, timeout_ns, max_attempts, keep_key_ns, tags, meta, more)
+    VALUES (nexjob_add_1.id, 1, nexjob_add_1.now, due, nexjob_add_1.key, nexjob_add_1.fingerprint, nexjob_add_1.args,
+      nexjob_add_1.kind, nexjob_add_1.queue, nexjob_add_1.priority, nexjob_add_1.deadline, timeout,
+      nexjob_add_1.max_attempts, keep,
+      CASE WHEN nexjob_add_1.tags IS NOT NULL THEN ARRAY(SELECT json_array_elements_text(nexjob_add_1.tags::json)) END,
+      nexjob_add_1.meta, nexjob_add_1.more)
+    ON CONFLICT (id) DO NOTHING;
+    IF FOUND THEN
+      RETURN;
+    END IF;
+    DELETE FROM nexjob.keys k WHERE k.key = nexjob_add_1.key AND k.job = nexjob_add_1.id
+      AND NOT EXISTS (SELECT 1 FROM nexjob.jobs j WHERE j.id = k.job AND j.key = k.key);
+  END IF;
+  RETURN QUERY SELECT * FROM nexjob.look_1(ARRAY[nexjob_add_1.id], ARRAY[nexjob_add_1.key]);
+END $$;
+
 -- claim_1 leases at most n due jobs, queue by queue and priority by priority as they are
 -- listed. bounds say, for each of these and each kind, before which time nothing is looked
 -- for, so that what was claimed lately and is not vacuumed yet is not walked over. A job
@@ -297,7 +351,7 @@ CREATE FUNCTION nexjob.claim_1(
   now bigint, guard boolean, queues text[], priorities smallint[], kinds text[], bounds bigint[],
   n bigint, until bigint, lease_ns bigint, worker text
 ) RETURNS TABLE (
-  o_id uuid, o_late boolean, o_was smallint, o_fence bigint, o_enqueued_at bigint, o_due_at bigint, o_deadline bigint,
+  o_id uuid, o_late boolean, o_fence bigint, o_enqueued_at bigint, o_due_at bigint, o_deadline bigint,
   o_timeout_ns bigint, o_keep_key_ns bigint, o_operation uuid, o_settled_fence bigint, o_max_attempts integer,
   o_flags integer, o_tries integer, o_crashes integer, o_attempts integer, o_open_effects integer, o_receipts integer,
   o_receipt_bytes integer, o_priority smallint, o_settled_as smallint, o_wished smallint, o_kind text, o_queue text,
@@ -311,10 +365,10 @@ BEGIN
   IF cardinality(kinds) = 1 THEN
     RETURN QUERY
     WITH c AS MATERIALIZED (
-      SELECT d.tid, d.id, d.was, d.late
+      SELECT d.tid, d.id, d.late
       FROM unnest(queues, priorities, bounds) AS g (queue, priority, bound),
       LATERAL (
-        SELECT j.ctid AS tid, j.id, j.state AS was, j.state <> 4 AND j.deadline <= now AS late
+        SELECT j.ctid AS tid, j.id, j.state <> 4 AND j.deadline <= now AS late
         FROM nexjob.jobs j
         WHERE j.queue = g.queue AND j.priority = g.priority AND j.kind = kinds[1]
           AND j.due_at IS NOT NULL AND j.state IN (1, 4) AND j.due_at <= now AND j.due_at >= g.bound
@@ -322,17 +376,18 @@ BEGIN
       ) d LIMIT n
     ), u AS (
       UPDATE nexjob.jobs j SET state = 2, fence = nextval('nexjob.fences'), worker = nexjob_claim_1.worker,
-        started_at = now, lease_until = until, lease_ns = nexjob_claim_1.lease_ns, flags = j.flags | 1
-      FROM c WHERE j.ctid = c.tid AND c.late IS NOT TRUE
-      RETURNING j.*, c.was
+        started_at = now, lease_until = until, lease_ns = nexjob_claim_1.lease_ns,
+        flags = (j.flags | 1) & ~32 | CASE WHEN j.state = 4 THEN 32 ELSE 0 END
+      WHERE j.ctid = ANY (ARRAY(SELECT c.tid FROM c WHERE c.late IS NOT TRUE))
+      RETURNING j.*
     )
-    SELECT u.id, false, u.was, u.fence, u.enqueued_at, u.due_at, u.deadline, u.timeout_ns, u.keep_key_ns, u.operation,
+    SELECT u.id, false, u.fence, u.enqueued_at, u.due_at, u.deadline, u.timeout_ns, u.keep_key_ns, u.operation,
       u.settled_fence, u.max_attempts, u.flags, u.tries, u.crashes, u.attempts, u.open_effects, u.receipts,
       u.receipt_bytes, u.priority, u.settled_as, u.wished, u.kind, u.queue, u.key, u.fingerprint, u.reason, u.more,
       u.args, u.result, to_json(u.tags)::text, u.meta
     FROM u
     UNION ALL
-    SELECT c.id, true, c.was, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0::smallint,
+    SELECT c.id, true, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0::smallint,
       NULL, NULL, '', '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM c WHERE c.late;
     RETURN;
@@ -340,12 +395,12 @@ BEGIN
   -- Of several kinds, more are looked at than are locked: the first of all kinds count.
   RETURN QUERY
   WITH d AS MATERIALIZED (
-    SELECT x.tid, g.place, x.due_at, x.id
+    SELECT g.place, x.due_at, x.id
     FROM unnest(queues, priorities) WITH ORDINALITY AS g (queue, priority, place),
     LATERAL (
-      SELECT f.tid, f.due_at, f.id FROM unnest(kinds) WITH ORDINALITY AS k (kind, nr),
+      SELECT f.due_at, f.id FROM unnest(kinds) WITH ORDINALITY AS k (kind, nr),
       LATERAL (
-        SELECT j.ctid AS tid, j.due_at, j.id FROM nexjob.jobs j
+        SELECT j.due_at, j.id FROM nexjob.jobs j
         WHERE j.queue = g.queue AND j.priority = g.priority AND j.kind = k.kind
           AND j.due_at IS NOT NULL AND j.state IN (1, 4) AND j.due_at <= now
           AND j.due_at >= bounds[(g.place - 1) * cardinality(kinds) + k.nr]
@@ -353,23 +408,24 @@ BEGIN
       ) f ORDER BY f.due_at, f.id LIMIT 3 * n + 20
     ) x LIMIT 3 * n + 20
   ), c AS MATERIALIZED (
-    SELECT j.ctid AS tid, j.id, j.state AS was, j.state <> 4 AND j.deadline <= now AS late
-    FROM d JOIN nexjob.jobs j ON j.ctid = d.tid
-    WHERE j.due_at IS NOT NULL AND j.state IN (1, 4) AND j.due_at <= now
+    SELECT j.ctid AS tid, j.id, j.state <> 4 AND j.deadline <= now AS late
+    FROM d JOIN nexjob.jobs j ON j.id = d.id
+    WHERE j.due_at <= now AND j.state + 0 IN (1, 4)
     ORDER BY d.place, d.due_at, d.id LIMIT n FOR NO KEY UPDATE OF j SKIP LOCKED
   ), u AS (
     UPDATE nexjob.jobs j SET state = 2, fence = nextval('nexjob.fences'), worker = nexjob_claim_1.worker,
-      started_at = now, lease_until = until, lease_ns = nexjob_claim_1.lease_ns, flags = j.flags | 1
-    FROM c WHERE j.ctid = c.tid AND c.late IS NOT TRUE
-    RETURNING j.*, c.was
+      started_at = now, lease_until = until, lease_ns = nexjob_claim_1.lease_ns,
+      flags = (j.flags | 1) & ~32 | CASE WHEN j.state = 4 THEN 32 ELSE 0 END
+    WHERE j.ctid = ANY (ARRAY(SELECT c.tid FROM c WHERE c.late IS NOT TRUE))
+    RETURNING j.*
   )
-  SELECT u.id, false, u.was, u.fence, u.enqueued_at, u.due_at, u.deadline, u.timeout_ns, u.keep_key_ns, u.operation,
+  SELECT u.id, false, u.fence, u.enqueued_at, u.due_at, u.deadline, u.timeout_ns, u.keep_key_ns, u.operation,
     u.settled_fence, u.max_attempts, u.flags, u.tries, u.crashes, u.attempts, u.open_effects, u.receipts,
     u.receipt_bytes, u.priority, u.settled_as, u.wished, u.kind, u.queue, u.key, u.fingerprint, u.reason, u.more,
     u.args, u.result, to_json(u.tags)::text, u.meta
   FROM u
   UNION ALL
-  SELECT c.id, true, c.was, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0::smallint,
+  SELECT c.id, true, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0::smallint,
     NULL, NULL, '', '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
   FROM c WHERE c.late;
 END $$;
@@ -378,27 +434,26 @@ END $$;
 -- moment at which nothing was leased make it look empty, and each job would walk it.
 
 -- settle_1 ends attempts that succeeded and from whose end nothing else follows, and names
--- those that it ended. Rows that somebody holds are passed by.
-CREATE FUNCTION nexjob.settle_1(now bigint, guard boolean, ids uuid[], fences bigint[], results bytea[])
+-- those that it ended. A row is waited for as long as patience says: claims lock rows for
+-- moments that they find leased, and passing those by would leave out one job in a hundred.
+CREATE FUNCTION nexjob.settle_1(now bigint, guard boolean, ids uuid[], fences bigint[], results bytea[],
+  patience text)
 RETURNS TABLE (o_id uuid)
-LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 BEGIN
   IF guard THEN
     PERFORM nexjob.clock_1(now);
   END IF;
+  PERFORM set_config('lock_timeout', patience, true);
+  -- The items come in order of their IDs, and so the rows are locked.
   RETURN QUERY
-  WITH s AS MATERIALIZED (
-    SELECT j.ctid AS tid, i.result
-    FROM unnest(ids, fences, results) AS i (id, fence, result)
-    JOIN nexjob.jobs j ON j.id = i.id
-    WHERE j.state + 0 = 2 AND j.fence = i.fence AND j.flags & 12 = 0 AND j.open_effects IS NULL
-      AND j.wished IS NULL AND j.keep_key_ns IS NULL AND coalesce(j.attempts, 0) < 49
-    ORDER BY j.id FOR NO KEY UPDATE OF j SKIP LOCKED
-  )
   UPDATE nexjob.jobs j SET state = 5, ended_at = now, due_at = NULL, lease_until = NULL, lease_ns = NULL,
-    flags = j.flags | 16, reason = NULL, result = s.result, settled_fence = j.fence, settled_as = 1
-  FROM s WHERE j.ctid = s.tid
+    flags = j.flags & ~32 | 16, reason = NULL, result = i.result, settled_fence = j.fence, settled_as = 1
+  FROM unnest(ids, fences, results) AS i (id, fence, result)
+  WHERE j.id = i.id AND j.state + 0 = 2 AND j.fence = i.fence AND j.flags & 12 = 0 AND j.open_effects IS NULL
+    AND j.wished IS NULL AND j.keep_key_ns IS NULL AND coalesce(j.attempts, 0) < 49
   RETURNING j.id;
 END $$;
 
@@ -428,4 +483,20 @@ BEGIN
   SELECT j.id, greatest(j.lease_until, (SELECT o.until FROM nexjob.leases o WHERE o.job = j.id AND o.fence = j.fence),
     CASE WHEN l.job IS NOT NULL THEN nexjob_renew_1.until END), j.flags, j.fence
   FROM j LEFT JOIN l ON l.job = j.id;
+END $$;
+
+-- next_due_1 is the earliest time after now at which a job falls due that a claim could
+-- take; NULL: there is none.
+CREATE FUNCTION nexjob.next_due_1(now bigint, queues text[], kinds text[]) RETURNS bigint
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+  RETURN (
+    SELECT min(d.due_at)
+    FROM unnest(queues) AS q (queue), unnest(ARRAY[1, 2, 3, 4]) AS p (priority), unnest(kinds) AS k (kind),
+    LATERAL (
+      SELECT j.due_at FROM nexjob.jobs j
+      WHERE j.queue = q.queue AND j.priority = p.priority AND j.kind = k.kind
+        AND j.due_at IS NOT NULL AND j.state IN (1, 4) AND j.due_at > now
+      ORDER BY j.due_at, j.id LIMIT 1
+    ) d);
 END $$;
