@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -51,10 +52,9 @@ func TestStatementsAreUsed(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, part := range strings.Split(code, `sheet["`)[1:] {
-		name, _, _ := strings.Cut(part, `"`)
-		if _, known := postgres.StatementTexts(s)[name]; !known && name != "table " {
-			t.Errorf("no statement is called %q", name)
+	for _, run := range regexp.MustCompile(`(?:sheet\[|\b(?:run|exec|jobs|hot)\(ctx, )"([a-z ]+)"`).FindAllStringSubmatch(code, -1) {
+		if _, known := postgres.StatementTexts(s)[run[1]]; !known && run[1] != "table " {
+			t.Errorf("no statement is called %q", run[1])
 		}
 	}
 }

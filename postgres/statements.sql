@@ -16,6 +16,9 @@ SELECT {job} FROM nexjob.jobs j WHERE j.id = ANY ($1::uuid[]) ORDER BY j.id FOR 
 -- name: lock free jobs
 SELECT {job} FROM nexjob.jobs j WHERE j.id = ANY ($1::uuid[]) ORDER BY j.id FOR NO KEY UPDATE OF j SKIP LOCKED
 
+-- name: jobs by id
+SELECT {job} FROM nexjob.jobs j WHERE j.id = ANY ($1::uuid[])
+
 -- name: lock jobs leased
 -- Those whose lease ended, unless it was renewed: that is looked at next, under the lock.
 SELECT {job} FROM nexjob.jobs j
@@ -47,6 +50,9 @@ FROM nexjob.attempts a WHERE a.job = ANY ($1::uuid[]) ORDER BY a.job, a.fence
 -- name: parents
 SELECT p.child, p.parent, p.rule, p.decided
 FROM nexjob.parents p WHERE p.child = ANY ($1::uuid[]) ORDER BY p.child, p.place
+
+-- name: look
+SELECT * FROM nexjob.look_1($1::uuid[], $2::bytea[])
 
 -- name: keys and lives
 -- What must be locked before the jobs themselves.
