@@ -239,7 +239,7 @@ func (s *Store) complete(ctx context.Context, t *taken) error {
 		return err
 	}
 	defer conn.Release()
-	c := collector{session: session{sheet: s.sheet, on: wire.NewConn(conn.Conn())}}
+	c := collector{session: session{sheet: s.sheet, on: anew{wire.NewConn(conn.Conn())}}}
 	if _, err := c.run(ctx, "jobs by id", c.take, idList(t.more)); err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func (s *Store) withReceipts(ctx context.Context, claimed []nexjob.Claimed) erro
 		return err
 	}
 	defer conn.Release()
-	found, err := session{sheet: s.sheet, on: wire.NewConn(conn.Conn())}.receipts(ctx, operations)
+	found, err := session{sheet: s.sheet, on: anew{wire.NewConn(conn.Conn())}}.receipts(ctx, operations)
 	of := make(map[nexjob.ID][]nexjob.Receipt)
 	for _, r := range found {
 		of[r.Operation] = append(of[r.Operation], r)

@@ -258,10 +258,11 @@ func (l *lane) learn(held, of int) {
 }
 
 // failed answers a batch of which nothing happened, or of which that is not known. What
-// only one of them may have caused, such as a key that somebody holds, all go on alone.
+// only one of them may have caused, such as a key that somebody holds, all go on alone; so
+// they do where a session whose default is not READ COMMITTED has met somebody's change.
 func (l *lane) failed(batch []*single, err error) {
 	code := codeOf(err)
-	alone := code == codeLocked || code == codeDeadlock || again(err) || len(batch) > 1 && !passes(err)
+	alone := code == codeLocked || code == codeSerialization || again(err) || len(batch) > 1 && !passes(err)
 	if unknown(err) {
 		err, alone = fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err), false
 	}
