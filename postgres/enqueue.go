@@ -104,7 +104,7 @@ func (s *Store) tryMany(
 	answers := slices.Clone(p.answers)
 	var left []int
 	hot := s.adding(now, items, p.first, wait, answers, &left)
-	if err := on.RunAll(ctx, []wire.Call{{Statement: dynamic("BEGIN")}, hot}); err != nil {
+	if err := on.RunAll(ctx, []wire.Call{{Statement: dynamic(begin)}, hot}); err != nil {
 		if conn.Conn().PgConn().TxStatus() != 'I' {
 			rollback(conn)
 		}

@@ -61,7 +61,8 @@ func passes(err error) bool {
 // fromDriver reports whether an error without a code came from the connection.
 func fromDriver(err error) bool {
 	var invalid *nexjob.InvalidError
-	return !errors.As(err, &invalid) && !errors.Is(err, nexjob.ErrClosed) && !errors.Is(err, nexjob.ErrClock) &&
+	var unreadable *pgconn.ParseConfigError
+	return !errors.As(err, &invalid) && !errors.As(err, &unreadable) && !errors.Is(err, nexjob.ErrClosed) && !errors.Is(err, nexjob.ErrClock) &&
 		!errors.Is(err, nexjob.ErrUnsupported) && !errors.Is(err, nexjob.ErrInTransaction) &&
 		!errors.Is(err, pgx.ErrTxClosed) && !errors.Is(err, errNoStatements)
 }

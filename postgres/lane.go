@@ -276,14 +276,15 @@ func (l *lane) learn(held, of int) {
 // happened and the others can do without that one.
 func alone(err error) bool {
 	code := codeOf(err)
-	return !unknown(err) && (code == codeLocked || code == codeDeadlock || again(err) || !passes(err))
+	return !unknown(err) && (code == codeLocked || code == codeSerialization || again(err) || !passes(err))
 }
 
 // failed answers a batch of which nothing happened, or of which that is not known. A single
-// item whose key somebody holds goes on alone.
+// item whose key somebody holds goes on alone; so it does where a session whose default is
+// not READ COMMITTED has met somebody's change.
 func (l *lane) failed(batch []*single, err error) {
 	code := codeOf(err)
-	left := code == codeLocked || code == codeDeadlock || again(err)
+	left := code == codeLocked || code == codeSerialization || again(err)
 	if unknown(err) {
 		err, left = fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err), false
 	}

@@ -37,6 +37,15 @@ func (s session) run(ctx context.Context, name string, take func(wire.Row) error
 	return s.on.Run(ctx, s.sheet[name], take, args...)
 }
 
+// anew runs statements without preparing them, where no setting keeps plans on the indexes:
+// what was planned while a table was small would otherwise be kept while it grows.
+type anew struct{ on wire.Runner }
+
+// Run runs a statement.
+func (a anew) Run(ctx context.Context, s wire.Statement, take func(wire.Row) error, args ...wire.Arg) (int64, error) {
+	return a.on.Run(ctx, dynamic(s.Text), take, args...)
+}
+
 // exec runs a statement whose rows nobody needs.
 func (s session) exec(ctx context.Context, name string, args ...wire.Arg) error {
 	_, err := s.on.Run(ctx, s.sheet[name], nil, args...)

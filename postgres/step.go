@@ -10,6 +10,7 @@ import (
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/internal/onewriter"
+	"github.com/nexjob/nexjob/internal/rules"
 	"github.com/nexjob/nexjob/postgres/internal/wire"
 )
 
@@ -19,6 +20,9 @@ const patience = 50 * time.Millisecond
 
 // forever lets a step wait for as long as its caller does.
 const forever = time.Duration(0)
+
+// begin names the level that the steps are made for, whatever the session's default is.
+const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 // reruns bounds how often a step is done again that lost a race or a dead-lock.
 const reruns = 10
@@ -56,7 +60,7 @@ func try[T any](ctx context.Context, s *Store, now time.Time, wait time.Duration
 // begin starts a transaction in which waits for locks are bounded.
 func (s *Store) begin(ctx context.Context, on wire.Conn, now time.Time, wait time.Duration) error {
 	calls := []wire.Call{
-		{Statement: dynamic("BEGIN")},
+		{Statement: dynamic(begin)},
 		{Statement: s.sheet["patience"], Args: []wire.Arg{wire.Text(fmt.Sprintf("%dms", wait.Milliseconds()))}},
 		{Statement: s.sheet["plans"]},
 	}
@@ -88,8 +92,8 @@ func finish[T any](
 	if err := commit(ctx, on); err != nil {
 		return none, err
 	}
-	if wrote {
-		s.beat(ctx, now)
+	if wrote && s.clock != nil {
+		_ = s.beatOn(ctx, conn, now, false)
 	}
 	if u.Rings() {
 		s.rang()
@@ -250,14 +254,29 @@ func (s *Store) beatOfRenewal(ctx context.Context, now time.Time, lease time.Dur
 	}
 }
 
-// beatNow notes a write. free says that whoever holds the note is left to do it.
+// beatNow notes a write on a connection of its own.
 func (s *Store) beatNow(ctx context.Context, now time.Time, free bool) error {
 	conn, err := s.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
+	return s.beatOn(ctx, conn, now, free)
+}
+
+// beatOn beats on a connection that is free: a step that held one and took another would
+// wait for ever where a pool has no more of them. free says that whoever holds the note is
+// left to write it.
+func (s *Store) beatOn(ctx context.Context, conn *pgxpool.Conn, now time.Time, free bool) error {
 	on := wire.NewConn(conn.Conn())
+	noted := int64(0)
+	_, err := on.Run(ctx, s.sheet["meta"], func(row wire.Row) error {
+		noted = row.Int64(0)
+		return nil
+	}, wire.Text("pulse"))
+	if err != nil || noted == rules.Micro(now).UnixMicro() {
+		return err
+	}
 	if err := s.begin(ctx, on, now, time.Second); err != nil {
 		return refresh(conn, err)
 	}

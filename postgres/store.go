@@ -278,7 +278,7 @@ func read[T any](
 	var answer T
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
 		func(tx pgx.Tx) (err error) {
-			answer, err = f(session{sheet: s.sheet, on: wire.NewConn(tx.Conn())})
+			answer, err = f(session{sheet: s.sheet, on: anew{wire.NewConn(tx.Conn())}})
 			return err
 		})
 	if err != nil {
@@ -287,19 +287,39 @@ func read[T any](
 	return answer, nil
 }
 
+// look runs f, which is one statement: it needs no transaction to see one state.
+func look[T any](
+	ctx context.Context, s *Store, verb string, now time.Time, f func(in session) (T, error),
+) (T, error) {
+	var none T
+	if err := s.check(ctx, now); err != nil {
+		return none, wrap(verb, err)
+	}
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return none, wrap(verb, s.orClosed(err))
+	}
+	defer conn.Release()
+	answer, err := f(session{sheet: s.sheet, on: anew{wire.NewConn(conn.Conn())}})
+	return answer, wrap(verb, refresh(conn, err))
+}
+
 // Find returns one page; see nexjob.Archive.
 func (s *Store) Find(ctx context.Context, now time.Time, q nexjob.Query) (nexjob.Page, error) {
+	if q.Of != nexjob.Jobs {
+		return look(ctx, s, "find", now, func(in session) (nexjob.Page, error) { return in.find(ctx, now, &q) })
+	}
 	return read(ctx, s, "find", now, func(in session) (nexjob.Page, error) { return in.find(ctx, now, &q) })
 }
 
 // Count tallies jobs; see nexjob.Archive.
 func (s *Store) Count(ctx context.Context, now time.Time, q nexjob.Query) ([]nexjob.Tally, error) {
-	return read(ctx, s, "count", now, func(in session) ([]nexjob.Tally, error) { return in.count(ctx, now, &q) })
+	return look(ctx, s, "count", now, func(in session) ([]nexjob.Tally, error) { return in.count(ctx, now, &q) })
 }
 
 // Entries returns unexpired entries by name; see nexjob.Registry.
 func (s *Store) Entries(ctx context.Context, now time.Time, kind string) ([]nexjob.Entry, error) {
-	return read(ctx, s, "entries", now, func(in session) ([]nexjob.Entry, error) { return in.entries(ctx, now, kind) })
+	return look(ctx, s, "entries", now, func(in session) ([]nexjob.Entry, error) { return in.entries(ctx, now, kind) })
 }
 
 // rang wakes those who wait for work, in this process at once and in others by a signal.
