@@ -63,6 +63,9 @@ func (l *lane) enqueue(ctx context.Context, now time.Time, item *nexjob.NewJob) 
 		l.mu.Unlock()
 		return nexjob.Answer{}, true, nil
 	}
+	if l.flushes == 0 && len(l.queue) == 0 {
+		return l.lead(ctx, one)
+	}
 	l.queue = append(l.queue, one)
 	l.start()
 	l.mu.Unlock()
@@ -75,6 +78,24 @@ func (l *lane) enqueue(ctx context.Context, now time.Time, item *nexjob.NewJob) 
 		return nexjob.Answer{}, false, ctx.Err()
 	}
 	return nexjob.Answer{}, false, fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, ctx.Err())
+}
+
+// lead flushes one item in its caller's own goroutine, which spares a caller who is alone
+// two changes of goroutines. What comes meanwhile is flushed by others. It is called under
+// the lock, and gives it up.
+func (l *lane) lead(ctx context.Context, one *single) (nexjob.Answer, bool, error) {
+	l.flushes++
+	l.store.workers.Add(1)
+	l.mu.Unlock()
+	defer l.store.workers.Done()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.flushes--
+		l.start()
+	}()
+	l.flush(ctx, []*single{one})
+	return one.answer, one.left, one.err
 }
 
 // close lets no flush begin any more that has not got an item yet.
@@ -117,8 +138,15 @@ func (l *lane) work() {
 			return
 		}
 		l.mu.Unlock()
-		l.flush(batch)
+		l.flushShared(batch)
 	}
+}
+
+// flushShared flushes the items of several callers, none of whom can interrupt it.
+func (l *lane) flushShared(batch []*single) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.store.life), flushFor)
+	defer cancel()
+	l.flush(ctx, batch)
 }
 
 // take returns the items of the next flush: their keys differ, and so do their IDs. Under
@@ -147,9 +175,7 @@ func (l *lane) take() []*single {
 
 // flush adds the items of a batch in one statement and answers each. While most items
 // turn out to add nothing, it first looks, which takes no lock and writes nothing.
-func (l *lane) flush(batch []*single) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.store.life), flushFor)
-	defer cancel()
+func (l *lane) flush(ctx context.Context, batch []*single) {
 	if l.mostlyHeld() {
 		var err error
 		if batch, err = l.look(ctx, batch); err != nil {
