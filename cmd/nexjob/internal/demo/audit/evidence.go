@@ -35,12 +35,13 @@ type Evidence struct {
 	Blows          []harm.Blow
 	KillsWanted    int
 	FreezesWanted  int
+	RestartsWanted int
 	FreezesLeftOut bool // this system cannot stop a process
 	Stale          []harm.StaleWrite
 	StaleByWorkers int      // refused to the worker processes, by their own word
 	Torn           []string // seen by the witness
 	Trouble        []string // what else went wrong: a time limit, a process that ended by itself
-	Integrity      string   // what SQLite says of the file; "ok" is well
+	Damage         string   // what the engine says is wrong with its database; "" is well
 	Started        int      // worker processes
 	Killed         int      // that the demo killed, wherever they were
 }
@@ -68,8 +69,8 @@ func (e *Evidence) Audit() Report {
 		r.find("not in one transaction: %s", torn)
 	}
 	r.TornCommits = len(e.Torn)
-	if e.Integrity != "ok" {
-		r.find("the database file is damaged: %s", e.Integrity)
+	if e.Damage != "" {
+		r.find("the database is damaged: %s", e.Damage)
 	}
 	r.OK = len(r.Findings) == 0
 	return r

@@ -37,17 +37,25 @@ type Victims interface {
 	Alive() []string
 }
 
+// Server is the database's, where it is the demo's own.
+type Server interface {
+	// Restart ends it as a crash does and answers once it serves again.
+	Restart(ctx context.Context) (pid int, err error)
+}
+
 // Hand carries out what is planned, standing at every moment of every effect. A deed
 // counts only if the process was alive and waited there; otherwise it moves to another
 // effect of its kind, a freeze to any, that comes to the same moment.
 type Hand struct {
 	Victims Victims
 	Ghost   *Ghost
+	Server  Server
 	Say     func(format string, args ...any)
 	// Hit is what follows a blow inside an effect at once, such as a repeat of the order
 	// while the job still belongs to the one that was hit.
 	Hit func(ctx context.Context, blow Blow)
 
+	serving sync.Mutex // held while the server is away
 	mu      sync.Mutex
 	planned map[target]Deed
 	moved   []Deed // missed their effect, and take the next that fits
@@ -214,7 +222,7 @@ func (h *Hand) releaseTimed(effects int) {
 		if d.After > effects {
 			return false
 		}
-		h.later(func(ctx context.Context) { h.strike(ctx, d.Pause) })
+		h.later(func(ctx context.Context) { h.timedDeed(ctx, d) })
 		return true
 	})
 }
@@ -239,6 +247,25 @@ func (h *Hand) record(b Blow) {
 	}
 	h.later(func(ctx context.Context) { h.Hit(ctx, b) })
 	h.later(func(ctx context.Context) { h.Ghost.rise(ctx, b.Lease) })
+}
+
+// timedDeed does what is not aimed at an effect.
+func (h *Hand) timedDeed(ctx context.Context, d Deed) {
+	if d.Act != Restart {
+		h.strike(ctx, d.Pause)
+		return
+	}
+	h.serving.Lock() // one after the other
+	defer h.serving.Unlock()
+	h.Say("kill the server")
+	since := time.Now()
+	pid, err := h.Server.Restart(ctx)
+	if err != nil {
+		h.Say("the server does not come back: %v", err) // the audit misses the restart
+		return
+	}
+	h.Say("the server (process %d) was killed and is back after %s", pid, time.Since(since).Round(time.Millisecond))
+	h.record(Blow{Act: Restart, PID: pid})
 }
 
 // strike kills a process, whatever it does.
@@ -288,8 +315,9 @@ func (h *Hand) Rest() (more bool) {
 	h.moved, h.timed = nil, nil
 	clear(h.planned)
 	for _, d := range rest {
-		if d.Act == Kill {
-			h.later(func(ctx context.Context) { h.strike(ctx, 0) })
+		d.Pause = 0
+		if d.Act != Freeze {
+			h.later(func(ctx context.Context) { h.timedDeed(ctx, d) })
 		}
 	}
 	return h.busy > 0 || h.freeze
