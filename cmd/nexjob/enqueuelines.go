@@ -154,7 +154,7 @@ func (f *invalidFile) sameAs(cmd *cobra.Command, at *location, from io.Reader) s
 		return "the input itself"
 	}
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
-		if !at.onPostgres() && same(os.Stat(at.path + suffix)) {
+		if !at.onPostgres() && same(os.Stat(at.path+suffix)) {
 			return "the storage's"
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/cast"
@@ -161,11 +162,15 @@ func (e *Evidence) auditJobs(r *Report) {
 		slices.SortFunc(jobs, func(a, b *nexjob.Job) int { return a.EnqueuedAt.Compare(b.EnqueuedAt) })
 		for i := 1; i < len(jobs); i++ {
 			if before := jobs[i-1]; before.EndedAt.IsZero() || jobs[i].EnqueuedAt.Before(before.EndedAt) {
-				r.find("key %s had two active jobs: %s and %s", key, before.ID, jobs[i].ID)
+				r.find("key %s had two active jobs: %s ended at %s, and %s was enqueued at %s", key,
+					before.ID, clock(before.EndedAt), jobs[i].ID, clock(jobs[i].EnqueuedAt))
 			}
 		}
 	}
 }
+
+// clock writes a time of the storage to its last digit.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05.000000") }
 
 // auditEffects checks the effect ledger against the services' records: everything that
 // they did stands there as confirmed under the key that they saw, and nothing else.

@@ -80,7 +80,7 @@ func (h *Hand) hold(ctx context.Context, blow *Blow) (over bool) {
 			h.Say("thawed %s (process %d)", blow.Worker, pid)
 			return true
 		}
-		if !h.Ghost.current(ctx, blow.Lease) || !wait(ctx, tick/4) {
+		if !h.Ghost.current(ctx, blow.Lease) || !wait(ctx, h.Ghost.breath()) {
 			return false
 		}
 	}
@@ -89,7 +89,7 @@ func (h *Hand) hold(ctx context.Context, blow *Blow) (over bool) {
 // outlast waits until the lease is over; it answers false when the file cannot be written
 // meanwhile, or nobody can take the job.
 func (h *Hand) outlast(ctx context.Context, lease nexjob.Lease) bool {
-	ctx, cancel := context.WithTimeout(ctx, takeoverTime/3)
+	ctx, cancel := context.WithTimeout(ctx, takeoverTime/5)
 	defer cancel()
 	for h.Ghost.current(ctx, lease) {
 		if !wait(ctx, tick) || !h.Ghost.free(ctx, cast.Lease/2) {

@@ -72,6 +72,15 @@ func (g *Ghost) free(ctx context.Context, patience time.Duration) bool {
 	return g.books.InTx(ctx, func(shop.Tx) error { return nil }) == nil
 }
 
+// breath is how long a process that kept what others wait for goes on until it is stopped
+// again. On a server its renewal is overdue by then, and must be through.
+func (g *Ghost) breath() time.Duration {
+	if g.books.InOrder() {
+		return tick / 4
+	}
+	return cast.Lease / 8
+}
+
 // rise makes the writes once the lease is over.
 func (g *Ghost) rise(ctx context.Context, lease nexjob.Lease) {
 	if !g.over(ctx, lease) {
