@@ -109,5 +109,8 @@ type Settlement struct {
 type Settled struct {
 	State     State    // the job's state now
 	Followers []Answer // in the order of Settlement.Followers
-	Err       error    // ErrLeaseLost, or *InvalidError
+	// Err is ErrLeaseLost, *InvalidError, or trouble that may pass: somebody's open
+	// transaction holds the job, nothing of the settlement happened, and it is to be asked
+	// for again.
+	Err error
 }

@@ -2,43 +2,56 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/nexjob/nexjob/bench/internal/gauge"
+	"github.com/nexjob/nexjob/bench/internal/queues"
 )
 
-// slots is how many handlers run at once, on every side.
-const slots = 100
+const (
+	slots     = 100 // handlers at once
+	manySlots = 2_000
+)
 
 // endtoend is how fast the worker gets rid of jobs that wait and do nothing, until
 // the end of each is written.
-func (b *bench) endtoend(ctx context.Context) error {
-	sides := b.with([]side{
-		{ours, openOurs}, {"backlite", openBacklite}, {"goqite", openGoqite}, {"river", openRiverPlain},
-	})
-	return b.bothModes(ctx, "endtoend", "jobs/s", sides, func(ctx context.Context, name string, q queue) (gauge.Reading, error) {
+func (b *bench) endtoend(slots int) func(context.Context, turn) (gauge.Reading, error) {
+	return func(ctx context.Context, t turn) (gauge.Reading, error) {
 		jobs := b.theirJobs
-		if name == ours {
+		if t.name == queues.Ours {
 			jobs = b.ourJobs
 		}
-		return b.burnDown(ctx, q, jobs)
+		return b.burnDown(ctx, t, slots, jobs)
+	}
+}
+
+// endtoendOnServer has asynq beside where the slots are few.
+func (b *bench) endtoendOnServer(ctx context.Context) error {
+	err := b.rates(ctx, contest{
+		name: "endtoend", of: strconv.Itoa(slots), sides: b.beside(queues.RiverBusy, true), run: b.endtoend(slots),
+	})
+	if err != nil {
+		return err
+	}
+	return b.rates(ctx, contest{
+		name: "endtoend", of: strconv.Itoa(manySlots), sides: b.beside(queues.RiverWide, false), run: b.endtoend(manySlots),
 	})
 }
 
-func (b *bench) burnDown(ctx context.Context, q queue, jobs int) (r gauge.Reading, err error) {
-	for first := 0; first < jobs; first += b.batch {
-		if err := q.addMany(ctx, orders(int64(first+1), min(b.batch, jobs-first))); err != nil {
-			return gauge.Reading{}, err
-		}
+func (b *bench) burnDown(ctx context.Context, t turn, slots, jobs int) (r gauge.Reading, err error) {
+	if err := b.fill(ctx, t, 1, jobs); err != nil {
+		return gauge.Reading{}, err
 	}
 	var handled atomic.Int64
 	all := make(chan struct{})
-	w, err := gauge.Start()
+	w, err := t.watch()
 	if err != nil {
 		return gauge.Reading{}, err
 	}
-	stop, err := q.work(ctx, slots, func(order) {
+	stop, err := t.Work(ctx, slots, func(queues.Order, any) {
 		if handled.Add(1) == int64(jobs) {
 			close(all)
 		}
@@ -47,34 +60,16 @@ func (b *bench) burnDown(ctx context.Context, q queue, jobs int) (r gauge.Readin
 		return gauge.Reading{}, err
 	}
 	defer func() {
-		if stopped := stop(); err == nil {
-			err = stopped
+		err = errors.Join(err, stop())
+		if left, wrong := t.Left(ctx); err == nil && (wrong != nil || left != 0) {
+			err = errors.Join(wrong, fmt.Errorf("%d jobs have no end, though the worker was done", left))
 		}
 	}()
-	select {
-	case <-all:
-	case <-ctx.Done():
-		return gauge.Reading{}, ctx.Err()
+	if err := wait(ctx, all); err != nil {
+		return gauge.Reading{}, err
 	}
-	if err := drained(ctx, q); err != nil {
+	if err := drained(ctx, t); err != nil {
 		return gauge.Reading{}, err
 	}
 	return w.Rate(int64(jobs))
-}
-
-// drained waits until the last ends are written. No side tells when, so it asks.
-func drained(ctx context.Context, q queue) error {
-	ticker := time.NewTicker(time.Millisecond)
-	defer ticker.Stop()
-	for {
-		left, err := q.left(ctx)
-		if err != nil || left == 0 {
-			return err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }

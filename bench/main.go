@@ -1,9 +1,8 @@
-// Command bench measures nexjob beside other job queues for Go on the same file
-// system, in one process and in turns: see README.md for what is measured, how the
+// Command bench measures nexjob beside other job queues for Go on the same disk, in one process and in turns: see README.md for what is measured, how the
 // others are set, and why.
 //
 // It stands on the root package, the worker and the engines, and on the peers; no
-// package of the house may import it. Start at benches, then at bench.alternate.
+// package of the house may import it. Start at suites, then at bench.alternate.
 package main
 
 import (
@@ -14,31 +13,16 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 
 	driver "modernc.org/sqlite"
+
+	"github.com/nexjob/nexjob/bench/internal/ground"
 )
 
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// benches in the order in which they run.
-func benches() []named {
-	return []named{
-		{"enqueue16", (*bench).enqueue16},
-		{"batch1000", (*bench).batch1000},
-		{"endtoend", (*bench).endtoend},
-		{"flat1m", (*bench).flat1m},
-		{"latency", (*bench).latency},
-	}
-}
-
-type named struct {
-	name string
-	run  func(*bench, context.Context) error
 }
 
 // run executes one command line and answers the exit code: 0, 1 if something went
@@ -48,13 +32,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	engine := flags.String("engine", "sqlite", "the storage engine to measure: sqlite")
+	engine := flags.String("engine", "sqlite", "the storage engine to measure: sqlite or postgres")
 	asJSON := flags.Bool("json", false, "print one JSON object a line instead of a table")
 	only := flags.String("run", "", "run these benches alone, separated by commas")
-	peers := flags.String("peers", "", "measure beside these peers alone, separated by commas, such as backlite,raw")
+	peers := flags.String("peers", "", "measure beside these peers alone, separated by commas, such as river")
 	rounds := flags.Int("rounds", 3, "rounds of every side, of which the median counts")
-	dir := flags.String("dir", os.TempDir(), "a folder on a real disk for the files")
-	flush := flags.Bool("fdatasync", false, "make the commits of all sides durable with fdatasync instead of fsync")
+	dir := flags.String("dir", os.TempDir(), "a folder on a real disk for the files; a private server's user must reach it")
+	server := flags.String("server-url", "", "measure on this server of PostgreSQL instead of a private one")
+	flush := flags.Bool("fdatasync", false, "make the commits of all sides on files durable with fdatasync instead of fsync")
 	quick := flags.Bool("quick", false, "do very little, to see that everything runs")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -62,25 +47,30 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		return 2
 	}
-	chosen, err := choose(*only)
+	suite, ok := suites()[*engine]
+	var chosen []named
+	var err error
+	if ok {
+		chosen, err = suite.choose(*only)
+	}
 	switch {
 	case err != nil:
-	case *engine != "sqlite":
-		err = fmt.Errorf("-engine %s: the engine that can be measured is sqlite", *engine)
-	case !known(*peers):
-		err = fmt.Errorf("-peers %s: the peers are backlite, goqite, river and, for batch1000, raw", *peers)
+	case !ok:
+		err = fmt.Errorf("-engine %s: the engines that can be measured are sqlite and postgres", *engine)
+	case !suite.knows(*peers):
+		err = fmt.Errorf("-peers %s: the peers on %s are %s", *peers, *engine, strings.Join(suite.peers, ", "))
 	case *rounds < 1:
 		err = fmt.Errorf("-rounds %d: at least 1", *rounds)
 	case flags.NArg() > 0:
 		err = fmt.Errorf("%q: no arguments, only flags", flags.Arg(0))
-	case !*quick:
-		err = onDisk(*dir)
+	case !*quick && *server == "":
+		err = ground.OnDisk(*dir)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		return 2
 	}
-	b := &bench{sizes: fullSizes(*rounds), dir: *dir, peers: *peers, progress: stderr, emit: inLines(stdout)}
+	b := &bench{sizes: fullSizes(*engine, *rounds), peers: *peers, progress: stderr, emit: inLines(stdout)}
 	if *quick {
 		b.sizes = quickSizes()
 	}
@@ -92,7 +82,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, err = driver.Fdatasync(true) // of the whole process
 	}
 	if err == nil {
-		err = b.all(ctx, chosen)
+		err = b.settle(ctx, *engine, *dir, *server)
+	}
+	if err == nil {
+		err = errors.Join(b.all(ctx, chosen), b.leave())
 	}
 	if err = errors.Join(err, written()); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
@@ -101,24 +94,23 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// known reports whether every name of a list is a peer's.
-func known(list string) bool {
-	for name := range strings.SplitSeq(list, ",") {
-		if list != "" && !slices.Contains([]string{"backlite", "goqite", "river", "raw"}, name) {
-			return false
-		}
+// settle finds the ground to measure on.
+func (b *bench) settle(ctx context.Context, engine, dir, server string) (err error) {
+	b.ground, b.redis = ground.Files(dir), ground.NewRedis(dir)
+	if engine != "postgres" {
+		return nil
 	}
-	return true
+	if server != "" {
+		b.server, err = ground.UsePostgres(ctx, server)
+	} else {
+		b.server, err = ground.StartPostgres(ctx, dir)
+	}
+	b.ground = b.server
+	return err
 }
 
-// with leaves out the peers that were not asked for; our own side stays.
-func (b *bench) with(sides []side) []side {
-	if b.peers == "" {
-		return sides
-	}
-	wanted := strings.Split(b.peers, ",")
-	return slices.DeleteFunc(sides, func(s side) bool { return s.name != ours && !slices.Contains(wanted, s.name) })
-}
+// leave ends the servers.
+func (b *bench) leave() error { return errors.Join(b.ground.Close(), b.redis.Close()) }
 
 func (b *bench) all(ctx context.Context, chosen []named) error {
 	for _, n := range chosen {
@@ -127,25 +119,4 @@ func (b *bench) all(ctx context.Context, chosen []named) error {
 		}
 	}
 	return nil
-}
-
-// choose finds the benches of a list of names; all of them for an empty one.
-func choose(list string) ([]named, error) {
-	all := benches()
-	if list == "" {
-		return all, nil
-	}
-	var chosen []named
-	names := make([]string, len(all))
-	for i, n := range all {
-		names[i] = n.name
-	}
-	for name := range strings.SplitSeq(list, ",") {
-		i := slices.Index(names, name)
-		if i < 0 {
-			return nil, fmt.Errorf("-run %s: the benches are %s", name, strings.Join(names, ", "))
-		}
-		chosen = append(chosen, all[i])
-	}
-	return chosen, nil
 }

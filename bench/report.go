@@ -8,12 +8,13 @@ import (
 	"text/tabwriter"
 
 	"github.com/nexjob/nexjob/bench/internal/gauge"
+	"github.com/nexjob/nexjob/bench/internal/queues"
 )
 
 // line is one comparison. The ratio is always "higher is better for us".
 type line struct {
 	Name   string  `json:"name"`
-	Of     string  `json:"of,omitempty"` // the quantile, of latency
+	Of     string  `json:"of,omitempty"` // which of the lines of that name: a quantile, slots
 	Ours   float64 `json:"ours"`
 	Peer   string  `json:"peer"`
 	Theirs float64 `json:"theirs"`
@@ -36,28 +37,58 @@ func (l line) versus(our, their gauge.Figure) line {
 
 // compare emits a line for every peer, and those of compareCPU. Higher values are
 // better.
-func (b *bench) compare(name, unit string, all readings, peers []string) error {
-	for _, peer := range peers {
-		l := line{Name: name, Peer: peer, Unit: unit, Runs: len(all[ours])}
-		l = l.versus(gauge.Values(all[ours]), gauge.Values(all[peer]))
+func (b *bench) compare(c contest, all readings) error {
+	for _, peer := range names(c.sides[1:]) {
+		l := line{Name: lineName(c.name, peer), Of: c.of, Peer: peer, Unit: c.unit, Runs: len(all[queues.Ours])}
+		l = l.versus(gauge.Values(all[queues.Ours]), gauge.Values(all[peer]))
 		l.Ratio = l.Ours / l.Theirs
 		if err := b.emit(l); err != nil {
 			return err
 		}
 	}
-	return b.compareCPU(name, all, peers)
+	return b.compareCPU(c, all)
 }
 
-// compareCPU emits a line for every peer, for information, about the CPU that an
-// operation took.
-func (b *bench) compareCPU(name string, all readings, peers []string) error {
-	name = "info-cpu-" + strings.TrimPrefix(name, "info-")
-	for _, peer := range peers {
-		l := line{Name: name, Peer: peer, Unit: "µs", Runs: len(all[ours])}
-		l = l.versus(gauge.CPUs(all[ours]), gauge.CPUs(all[peer]))
-		l.Ratio = l.Theirs / l.Ours
-		if err := b.emit(l); err != nil {
-			return err
+// lineName marks the lines that are for information.
+func lineName(name, peer string) string {
+	if peer == asynq {
+		return "info-asynq-" + name
+	}
+	return name
+}
+
+func names(sides []queues.Side) []string {
+	list := make([]string, len(sides))
+	for i, s := range sides {
+		list[i] = s.Name
+	}
+	return list
+}
+
+// compareCPU emits lines for every peer, for information, about the CPU that an
+// operation took here and at the server.
+func (b *bench) compareCPU(c contest, all readings) error {
+	type kind struct {
+		name string
+		of   func([]gauge.Reading) gauge.Figure
+	}
+	kinds := []kind{{"info-cpu-", gauge.CPUs}}
+	if b.server != nil {
+		kinds = append(kinds, kind{"info-server-cpu-", gauge.Servers})
+	}
+	for _, peer := range names(c.sides[1:]) {
+		for _, k := range kinds {
+			l := line{
+				Name: k.name + strings.TrimPrefix(c.name, "info-"), Of: c.of,
+				Peer: peer, Unit: "µs", Runs: len(all[queues.Ours]),
+			}
+			l = l.versus(k.of(all[queues.Ours]), k.of(all[peer]))
+			if l.Theirs > 0 && l.Ours > 0 {
+				l.Ratio = l.Theirs / l.Ours
+			}
+			if err := b.emit(l); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

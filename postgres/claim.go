@@ -69,6 +69,20 @@ func (s *Store) claim(ctx context.Context, now time.Time, ask nexjob.ClaimReques
 	return claimed, s.withReceipts(ctx, claimed)
 }
 
+// NextDue returns when the next job falls due; see nexjob.Forecaster.
+func (s *Store) NextDue(ctx context.Context, now time.Time, queues, kinds []string) (time.Time, error) {
+	var due time.Time
+	err := s.check(ctx, now)
+	if err == nil {
+		err = s.hot(ctx, "next due", func(row wire.Row) error {
+			c := column{row: row}
+			due = c.time()
+			return nil
+		}, wire.Int8(now.UnixMicro()), nameList(queues), nameList(kinds))
+	}
+	return due, wrap("next due", err)
+}
+
 // recover takes jobs away from workers whose leases ran out.
 func (s *Store) recover(ctx context.Context, now time.Time, ask nexjob.ClaimRequest) error {
 	ask.N = 0
@@ -96,7 +110,7 @@ func (s *Store) recover(ctx context.Context, now time.Time, ask nexjob.ClaimRequ
 
 // expire ends jobs that were not started by their deadline.
 func (s *Store) expire(ctx context.Context, now time.Time, late []nexjob.ID) error {
-	_, err := s.amend(ctx, now, nexjob.Query{IDs: late}, nexjob.Action{Act: nexjob.ActExpire}, len(late))
+	_, err := s.amend(ctx, now, nexjob.Query{IDs: late}, nexjob.Action{Act: nexjob.ActExpire}, len(late), time.Second)
 	return err
 }
 

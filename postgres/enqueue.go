@@ -191,12 +191,7 @@ func (s *Store) adding(
 	list := []wire.Arg{
 		wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), keys.Arg(), prints.Arg(), args.Arg(), dues.Arg(), shapes.Arg(),
 	}
-	list = append(list, table.args()...)
-	if wait > 0 {
-		list = append(list, wire.Text(strconv.FormatInt(wait.Milliseconds(), 10)+"ms"))
-	} else {
-		list = append(list, wire.Null())
-	}
+	list = append(append(list, table.args()...), patienceArg(wait))
 	return wire.Call{Statement: s.sheet["enqueue"], Args: list, Take: func(row wire.Row) error {
 		at := which[row.Int64(0)-1]
 		judged := judge(row, &items[at], now)
@@ -207,6 +202,34 @@ func (s *Store) adding(
 		answers[at] = judged.Answer
 		return nil
 	}}
+}
+
+// addingOne is the hot statement for one item.
+func (s *Store) addingOne(now time.Time, item *nexjob.NewJob, wait time.Duration, answer *nexjob.Answer, left *bool) wire.Call {
+	j := rules.NewRecord(item, item.ID, now)
+	is := shapeOf(&j)
+	*answer = nexjob.Answer{ID: item.ID, Outcome: nexjob.Created, State: j.ReportedState(now), Operation: item.ID}
+	return wire.Call{Statement: s.sheet["add"], Args: []wire.Arg{
+		wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), wire.UUID(item.ID), wire.BytesOrNull([]byte(item.IdempotencyKey)),
+		wire.Bytes(item.Fingerprint[:]), wire.BytesOrNull(item.Args), micros(j.DueAt), wire.Text(is.kind), wire.Text(is.queue),
+		wire.Int2(int16(is.priority)), wire.Int8OrNull(is.deadline), wire.Int8OrNull(int64(is.timeout)),
+		wire.Int8(int64(is.maxAttempts)), wire.Int8OrNull(int64(is.keep)), wire.TextOrNull(is.tags), wire.TextOrNull(is.meta),
+		wire.TextOrNull(is.more), patienceArg(wait),
+	}, Take: func(row wire.Row) error {
+		judged := judge(row, item, now)
+		if *left = judged.Fresh || judged.Answer.Outcome == nexjob.Replaced; !*left {
+			*answer = judged.Answer
+		}
+		return nil
+	}}
+}
+
+// patienceArg is how long a hot statement waits for a key, NULL for ever.
+func patienceArg(wait time.Duration) wire.Arg {
+	if wait == forever {
+		return wire.Null()
+	}
+	return wire.Text(strconv.FormatInt(wait.Milliseconds(), 10) + "ms")
 }
 
 // judge applies the key rule to an item of which look_1 has read what is stored.
@@ -235,6 +258,24 @@ func judge(row wire.Row, item *nexjob.NewJob, now time.Time) rules.Judgment {
 	return rules.Judge(item, seen, now)
 }
 
+func shapeOf(j *nexjob.Job) shape {
+	s := shape{
+		kind: j.Kind, queue: j.Queue, priority: j.Priority, deadline: stamp(j.Deadline), timeout: j.Timeout,
+		keep: j.KeepKeyFor, maxAttempts: j.MaxAttempts,
+	}
+	// These encode: strings always do.
+	if len(j.Tags) > 0 {
+		text, _ := json.Marshal(j.Tags)
+		s.tags = string(text)
+	}
+	if len(j.Meta) > 0 {
+		text, _ := json.Marshal(j.Meta)
+		s.meta = string(text)
+	}
+	s.more, _ = restOf(j)
+	return s
+}
+
 // shapesOf lists what jobs share, each shape once.
 type shapesOf struct {
 	at                                   map[shape]int64
@@ -255,20 +296,7 @@ func newShapes() *shapesOf {
 
 // add returns the number of a job's shape, from 1.
 func (t *shapesOf) add(j *nexjob.Job) int64 {
-	s := shape{
-		kind: j.Kind, queue: j.Queue, priority: j.Priority, deadline: stamp(j.Deadline), timeout: j.Timeout,
-		keep: j.KeepKeyFor, maxAttempts: j.MaxAttempts,
-	}
-	// These encode: strings always do.
-	if len(j.Tags) > 0 {
-		text, _ := json.Marshal(j.Tags)
-		s.tags = string(text)
-	}
-	if len(j.Meta) > 0 {
-		text, _ := json.Marshal(j.Meta)
-		s.meta = string(text)
-	}
-	s.more, _ = restOf(j)
+	s := shapeOf(j)
 	if t.lastAt > 0 && s == t.last {
 		return t.lastAt
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/internal/onewriter"
+	"github.com/nexjob/nexjob/postgres/internal/wire"
 )
 
 // lane gathers the single enqueues of many callers into one statement: what comes while a
@@ -18,8 +19,10 @@ type lane struct {
 
 	mu      sync.Mutex
 	queue   []*single
+	closed  bool
 	flushes int            // under way
 	held    map[string]int // keys that callers wait for alone
+	share   float64        // of the latest items, those that added nothing
 }
 
 const (
@@ -27,6 +30,8 @@ const (
 	maxFlushes = 2   // at once
 	// secondFrom is how many must wait before a second flush begins beside the first.
 	secondFrom = 64
+	// memory is about how many items are remembered for what is expected of the next.
+	memory = 32
 	// flushFor bounds a flush whose server does not answer.
 	flushFor = 30 * time.Second
 )
@@ -50,6 +55,10 @@ func newLane(s *Store) *lane {
 func (l *lane) enqueue(ctx context.Context, now time.Time, item *nexjob.NewJob) (answer nexjob.Answer, left bool, err error) {
 	one := &single{item: *item, now: now, wait: l.store.wait(), done: make(chan struct{})}
 	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nexjob.Answer{}, false, nexjob.ErrClosed
+	}
 	if item.IdempotencyKey != "" && l.held[item.IdempotencyKey] > 0 {
 		l.mu.Unlock()
 		return nexjob.Answer{}, true, nil
@@ -66,6 +75,13 @@ func (l *lane) enqueue(ctx context.Context, now time.Time, item *nexjob.NewJob) 
 		return nexjob.Answer{}, false, ctx.Err()
 	}
 	return nexjob.Answer{}, false, fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, ctx.Err())
+}
+
+// close lets no flush begin any more that has not got an item yet.
+func (l *lane) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
 }
 
 // withdraw takes an item out that no flush has taken yet.
@@ -129,10 +145,48 @@ func (l *lane) take() []*single {
 	return batch
 }
 
-// flush adds the items of a batch in one statement and answers each.
+// flush adds the items of a batch in one statement and answers each. While most items
+// turn out to add nothing, it first looks, which takes no lock and writes nothing.
 func (l *lane) flush(batch []*single) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.store.life), flushFor)
 	defer cancel()
+	if l.mostlyHeld() {
+		var err error
+		if batch, err = l.look(ctx, batch); err != nil {
+			l.failed(batch, err)
+			return
+		}
+		if len(batch) == 0 {
+			return
+		}
+	}
+	if err := l.add(ctx, batch); err != nil {
+		l.failed(batch, err)
+		return
+	}
+	held := 0
+	for _, one := range batch {
+		if one.left || one.answer.Outcome != nexjob.Created {
+			held++
+		}
+	}
+	l.learn(held, len(batch))
+	answer(batch)
+}
+
+func answer(batch []*single) {
+	for _, one := range batch {
+		close(one.done)
+	}
+}
+
+// add adds the items of a batch and fills in their answers.
+func (l *lane) add(ctx context.Context, batch []*single) error {
+	if len(batch) == 1 {
+		one := batch[0]
+		call := l.store.addingOne(one.wait.Add(one.now), &one.item, patience, &one.answer, &one.left)
+		return l.store.hot(ctx, "add", call.Take, call.Args...)
+	}
 	items, which := make([]nexjob.NewJob, len(batch)), make([]int, len(batch))
 	now := batch[0].wait.Add(batch[0].now)
 	for i, one := range batch {
@@ -144,18 +198,63 @@ func (l *lane) flush(batch []*single) {
 	answers := make([]nexjob.Answer, len(batch))
 	var left []int
 	call := l.store.adding(now, items, which, patience, answers, &left)
-	err := l.store.hot(ctx, "enqueue", call.Take, call.Args...)
-	if err != nil {
-		l.failed(batch, err)
-		return
+	if err := l.store.hot(ctx, "enqueue", call.Take, call.Args...); err != nil {
+		return err
+	}
+	for i, one := range batch {
+		one.answer = answers[i]
 	}
 	for _, i := range left {
 		batch[i].left = true
 	}
-	for i, one := range batch {
-		one.answer = answers[i]
-		close(one.done)
+	return nil
+}
+
+// look answers the items of a batch that add nothing, and returns the others.
+func (l *lane) look(ctx context.Context, batch []*single) ([]*single, error) {
+	ids, keys := wire.UUIDs(len(batch)), wire.Byteas(len(batch), 24)
+	for _, one := range batch {
+		ids.Bytes(one.item.ID[:])
+		keys.TextOrNull(one.item.IdempotencyKey)
 	}
+	held := make([]bool, len(batch))
+	err := l.store.hot(ctx, "look", func(row wire.Row) error {
+		i := row.Int64(0) - 1
+		one := batch[i]
+		judged := judge(row, &one.item, one.wait.Add(one.now))
+		if held[i] = !judged.Fresh && judged.Answer.Outcome != nexjob.Replaced; held[i] {
+			one.answer = judged.Answer
+		}
+		return nil
+	}, ids.Arg(), keys.Arg())
+	if err != nil {
+		return batch, err
+	}
+	var rest []*single
+	for i, one := range batch {
+		if held[i] {
+			close(one.done)
+		} else {
+			rest = append(rest, one)
+		}
+	}
+	l.learn(len(batch)-len(rest), len(batch))
+	return rest, nil
+}
+
+// mostlyHeld reports whether most of the latest items added nothing.
+func (l *lane) mostlyHeld() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.share > 0.5
+}
+
+// learn notes how many of some items added nothing.
+func (l *lane) learn(held, of int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	weight := min(float64(of)/memory, 1)
+	l.share += (float64(held)/float64(of) - l.share) * weight
 }
 
 // failed answers a batch of which nothing happened, or of which that is not known. What

@@ -45,7 +45,7 @@ func (s *Store) settlePlain(
 ) (left []int, err error) {
 	call, which := s.settling(now, ends)
 	if len(which) > 0 {
-		if err := s.hot(ctx, "settle", which.take(answers), call...); err != nil {
+		if err := s.hot(ctx, "settle", which.take(answers), call...); err != nil && codeOf(err) != codeLocked && !again(err) {
 			if unknown(err) {
 				err = fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err)
 			}
@@ -88,29 +88,35 @@ func (s *Store) settling(now time.Time, ends []nexjob.Settlement) ([]wire.Arg, b
 		fences.Int(e.Lease.Fence)
 		results.BytesOrNull(e.Result)
 	}
-	return []wire.Arg{wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), fences.Arg(), results.Arg()}, which
+	return []wire.Arg{wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), fences.Arg(), results.Arg(),
+		patienceArg(patience)}, which
 }
 
 // settleLeft ends the other attempts: together, or, where somebody holds a row of one of
-// them, one by one.
+// them, one by one. One whose row stays held is answered with trouble that may pass: its
+// neighbours' answers do not wait for a stranger's transaction.
 func (s *Store) settleLeft(
 	ctx context.Context, now time.Time, ends []nexjob.Settlement, left []int, answers []nexjob.Settled,
 ) error {
-	wait := forever
 	if len(left) > 1 {
-		wait = patience
+		if err := s.settleStep(ctx, now, ends, left, patience, answers); codeOf(err) != codeLocked {
+			return err
+		}
 	}
-	err := s.settleStep(ctx, now, ends, left, wait, answers)
-	if len(left) == 1 || codeOf(err) != codeLocked {
-		return err
-	}
-	for i := range left {
-		if err := s.settleStep(ctx, now, ends, left[i:i+1], forever, answers); err != nil {
+	for i, at := range left {
+		err := s.settleStep(ctx, now, ends, left[i:i+1], alonePatience, answers)
+		switch {
+		case codeOf(err) == codeLocked:
+			answers[at] = nexjob.Settled{Err: wrap("settle", fmt.Errorf("an open transaction holds the job or a follower's key: %w", err))}
+		case err != nil:
 			return err
 		}
 	}
 	return nil
 }
+
+// alonePatience is how long one settlement waits for what somebody holds.
+const alonePatience = 500 * time.Millisecond
 
 func (s *Store) settleStep(
 	ctx context.Context, now time.Time, ends []nexjob.Settlement, which []int, wait time.Duration, answers []nexjob.Settled,

@@ -85,15 +85,22 @@ SELECT * FROM nexjob.enqueue_1($1::bigint, $2::boolean, $3::uuid[], $4::bytea[],
   $8::smallint[], $9::text[], $10::text[], $11::smallint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[],
   $16::text[], $17::text[], $18::text[], $19::text)
 
+-- name: add
+SELECT * FROM nexjob.add_1($1::bigint, $2::boolean, $3::uuid, $4::bytea, $5::bytea, $6::bytea, $7::bigint, $8::text,
+  $9::text, $10::smallint, $11::bigint, $12::bigint, $13::bigint, $14::bigint, $15::text, $16::text, $17::text, $18::text)
+
 -- name: claim
 SELECT * FROM nexjob.claim_1($1::bigint, $2::boolean, $3::text[], $4::smallint[], $5::text[], $6::bigint[], $7::bigint,
   $8::bigint, $9::bigint, $10::text)
 
 -- name: settle
-SELECT o_id FROM nexjob.settle_1($1::bigint, $2::boolean, $3::uuid[], $4::bigint[], $5::bytea[])
+SELECT o_id FROM nexjob.settle_1($1::bigint, $2::boolean, $3::uuid[], $4::bigint[], $5::bytea[], $6::text)
 
 -- name: renew
 SELECT o_id, o_until, o_flags, o_fence FROM nexjob.renew_1($1::bigint, $2::boolean, $3::uuid[], $4::bigint[], $5::bigint, $6::bigint)
+
+-- name: next due
+SELECT nexjob.next_due_1($1::bigint, $2::text[], $3::text[])
 
 -- name: standing
 -- How leases stand whose rows could not be locked.

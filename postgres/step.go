@@ -147,14 +147,21 @@ func (s *Store) Amend(
 	if err := s.check(ctx, now); err != nil {
 		return nexjob.Amended{}, wrap("amend", err)
 	}
-	done, err := s.amend(ctx, now, q, do, limit)
+	wait := forever
+	if limit > 1 && do.FollowUp == nil {
+		wait = patience
+	}
+	done, err := s.amend(ctx, now, q, do, limit, wait)
+	if wait != forever && codeOf(err) == codeLocked {
+		done, err = s.amendFree(ctx, now, q, do, limit)
+	}
 	return done, wrap("amend", err)
 }
 
 func (s *Store) amend(
-	ctx context.Context, now time.Time, q nexjob.Query, do nexjob.Action, limit int,
+	ctx context.Context, now time.Time, q nexjob.Query, do nexjob.Action, limit int, wait time.Duration,
 ) (nexjob.Amended, error) {
-	return step(ctx, s, now, forever, func(ctx context.Context, u *onewriter.Unit, r *rows) (nexjob.Amended, error) {
+	return step(ctx, s, now, wait, func(ctx context.Context, u *onewriter.Unit, r *rows) (nexjob.Amended, error) {
 		r.act = do.Act
 		if do.FollowUp != nil && do.FollowUp.IdempotencyKey != "" && nexjob.ValidateKey(do.FollowUp.IdempotencyKey) == nil {
 			if err := r.lockKeys(ctx, []string{do.FollowUp.IdempotencyKey}); err != nil {
@@ -163,6 +170,38 @@ func (s *Store) amend(
 		}
 		return u.Amend(ctx, q, do, limit)
 	})
+}
+
+// amendFree applies an action to jobs one by one and leaves out those of which somebody
+// holds the row or the key: a long transaction of one user keeps retention from its own
+// jobs alone.
+func (s *Store) amendFree(
+	ctx context.Context, now time.Time, q nexjob.Query, do nexjob.Action, limit int,
+) (nexjob.Amended, error) {
+	var all nexjob.Amended
+	ids, err := read(ctx, s, "amend", now, func(in session) ([]nexjob.ID, error) { return in.chosen(ctx, now, &q, limit+1) })
+	if err != nil {
+		return all, err
+	}
+	all.More = len(ids) > limit
+	for _, id := range ids[:min(len(ids), limit)] {
+		one := q
+		one.IDs = []nexjob.ID{id}
+		done, err := s.amend(ctx, now, one, do, 1, patience)
+		if codeOf(err) == codeLocked {
+			continue
+		}
+		if err != nil && len(all.Changes) > 0 { // what was done is told, and the next call meets the trouble
+			all.More = true
+			return all, nil
+		}
+		if err != nil {
+			return all, err
+		}
+		all.Changes = append(all.Changes, done.Changes...)
+		all.Swept += done.Swept
+	}
+	return all, nil
 }
 
 // upkeep is what a store remembers of its own recoveries.

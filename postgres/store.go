@@ -183,6 +183,7 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	s.enqueues.close()
 	s.end()
 	s.workers.Wait()
 	if s.ours {

@@ -107,7 +107,7 @@ func (m *meter) once(ctx context.Context, w work, mode string, d driver) (r gaug
 	}
 	watch, began := gauge.Watch{}, time.Time{}
 	start := func() (err error) {
-		watch, err = gauge.Start()
+		watch, err = gauge.Start(nil)
 		began = time.Now()
 		return err
 	}

@@ -224,6 +224,18 @@ CREATE FUNCTION nexjob.look_1(ids uuid[], keys bytea[]) RETURNS TABLE (
 ) LANGUAGE plpgsql STABLE SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 BEGIN
+  IF cardinality(ids) = 1 THEN -- the usual call of a caller who is alone: a smaller plan
+    RETURN QUERY
+    SELECT 1::bigint, s.id, s.kind, s.key, s.fingerprint, s.operation, s.state, s.due_at, s.flags,
+      k.job, coalesce(k.kind, h.kind), coalesce(k.fingerprint, h.fingerprint),
+      coalesce(k.operation, h.operation, k.job), k.ended, k.until, k.cleared,
+      h.id, h.state, h.due_at, h.flags
+    FROM (VALUES (1)) AS one
+    LEFT JOIN nexjob.jobs s ON s.id = ids[1]
+    LEFT JOIN nexjob.keys k ON k.key = keys[1] AND k.job IS NOT NULL
+    LEFT JOIN nexjob.jobs h ON h.id = k.job AND h.key = k.key;
+    RETURN;
+  END IF;
   RETURN QUERY
   SELECT i.ord, s.id, s.kind, s.key, s.fingerprint, s.operation, s.state, s.due_at, s.flags,
     k.job, coalesce(k.kind, h.kind), coalesce(k.fingerprint, h.fingerprint),
@@ -287,6 +299,48 @@ BEGIN
   END IF;
   RETURN QUERY SELECT l.* FROM nexjob.look_1(ids, keys) l
     WHERE NOT EXISTS (SELECT 1 FROM unnest(made) AS m (id) WHERE m.id = ids[l.ord]);
+END $$;
+
+-- add_1 is enqueue_1 for one item.
+CREATE FUNCTION nexjob.add_1(
+  now bigint, guard boolean, id uuid, key bytea, fingerprint bytea, args bytea, due bigint,
+  kind text, queue text, priority smallint, deadline bigint, timeout bigint, max_attempts bigint, keep bigint,
+  tags text, meta text, more text, patience text
+) RETURNS TABLE (
+  ord bigint,
+  same uuid, same_kind text, same_key bytea, same_fingerprint bytea, same_operation uuid,
+  same_state smallint, same_due bigint, same_flags integer,
+  key_job uuid, key_kind text, key_fingerprint bytea, key_operation uuid,
+  key_ended smallint, key_until bigint, key_cleared boolean,
+  holder uuid, holder_state smallint, holder_due bigint, holder_flags integer
+) LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+BEGIN
+  IF guard THEN
+    PERFORM nexjob.clock_1(now);
+  END IF;
+  IF patience IS NOT NULL THEN
+    PERFORM set_config('lock_timeout', patience, true);
+  END IF;
+  IF nexjob_add_1.key IS NOT NULL THEN
+    INSERT INTO nexjob.keys (key, job) VALUES (nexjob_add_1.key, nexjob_add_1.id) ON CONFLICT (key) DO NOTHING;
+  END IF;
+  IF nexjob_add_1.key IS NULL OR FOUND THEN
+    INSERT INTO nexjob.jobs (id, state, enqueued_at, due_at, key, fingerprint, args, kind, queue, priority,
+      deadline, timeout_ns, max_attempts, keep_key_ns, tags, meta, more)
+    VALUES (nexjob_add_1.id, 1, nexjob_add_1.now, due, nexjob_add_1.key, nexjob_add_1.fingerprint, nexjob_add_1.args,
+      nexjob_add_1.kind, nexjob_add_1.queue, nexjob_add_1.priority, nexjob_add_1.deadline, timeout,
+      nexjob_add_1.max_attempts, keep,
+      CASE WHEN nexjob_add_1.tags IS NOT NULL THEN ARRAY(SELECT json_array_elements_text(nexjob_add_1.tags::json)) END,
+      nexjob_add_1.meta, nexjob_add_1.more)
+    ON CONFLICT (id) DO NOTHING;
+    IF FOUND THEN
+      RETURN;
+    END IF;
+    DELETE FROM nexjob.keys k WHERE k.key = nexjob_add_1.key AND k.job = nexjob_add_1.id
+      AND NOT EXISTS (SELECT 1 FROM nexjob.jobs j WHERE j.id = k.job AND j.key = k.key);
+  END IF;
+  RETURN QUERY SELECT * FROM nexjob.look_1(ARRAY[nexjob_add_1.id], ARRAY[nexjob_add_1.key]);
 END $$;
 
 -- claim_1 leases at most n due jobs, queue by queue and priority by priority as they are
@@ -378,8 +432,10 @@ END $$;
 -- moment at which nothing was leased make it look empty, and each job would walk it.
 
 -- settle_1 ends attempts that succeeded and from whose end nothing else follows, and names
--- those that it ended. Rows that somebody holds are passed by.
-CREATE FUNCTION nexjob.settle_1(now bigint, guard boolean, ids uuid[], fences bigint[], results bytea[])
+-- those that it ended. A row is waited for as long as patience says: claims lock rows for
+-- moments that they find leased, and passing those by would leave out one job in a hundred.
+CREATE FUNCTION nexjob.settle_1(now bigint, guard boolean, ids uuid[], fences bigint[], results bytea[],
+  patience text)
 RETURNS TABLE (o_id uuid)
 LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
@@ -387,6 +443,7 @@ BEGIN
   IF guard THEN
     PERFORM nexjob.clock_1(now);
   END IF;
+  PERFORM set_config('lock_timeout', patience, true);
   RETURN QUERY
   WITH s AS MATERIALIZED (
     SELECT j.ctid AS tid, i.result
@@ -394,7 +451,7 @@ BEGIN
     JOIN nexjob.jobs j ON j.id = i.id
     WHERE j.state + 0 = 2 AND j.fence = i.fence AND j.flags & 12 = 0 AND j.open_effects IS NULL
       AND j.wished IS NULL AND j.keep_key_ns IS NULL AND coalesce(j.attempts, 0) < 49
-    ORDER BY j.id FOR NO KEY UPDATE OF j SKIP LOCKED
+    ORDER BY j.id FOR NO KEY UPDATE OF j
   )
   UPDATE nexjob.jobs j SET state = 5, ended_at = now, due_at = NULL, lease_until = NULL, lease_ns = NULL,
     flags = j.flags | 16, reason = NULL, result = s.result, settled_fence = j.fence, settled_as = 1
@@ -428,4 +485,20 @@ BEGIN
   SELECT j.id, greatest(j.lease_until, (SELECT o.until FROM nexjob.leases o WHERE o.job = j.id AND o.fence = j.fence),
     CASE WHEN l.job IS NOT NULL THEN nexjob_renew_1.until END), j.flags, j.fence
   FROM j LEFT JOIN l ON l.job = j.id;
+END $$;
+
+-- next_due_1 is the earliest time after now at which a job falls due that a claim could
+-- take; NULL: there is none.
+CREATE FUNCTION nexjob.next_due_1(now bigint, queues text[], kinds text[]) RETURNS bigint
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+  RETURN (
+    SELECT min(d.due_at)
+    FROM unnest(queues) AS q (queue), unnest(ARRAY[1, 2, 3, 4]) AS p (priority), unnest(kinds) AS k (kind),
+    LATERAL (
+      SELECT j.due_at FROM nexjob.jobs j
+      WHERE j.queue = q.queue AND j.priority = p.priority AND j.kind = k.kind
+        AND j.due_at IS NOT NULL AND j.state IN (1, 4) AND j.due_at > now
+      ORDER BY j.due_at, j.id LIMIT 1
+    ) d);
 END $$;

@@ -13,28 +13,46 @@ import (
 
 // Reading is what one round gave.
 type Reading struct {
-	Value float64 // in the benchmark's unit
-	CPU   float64 // µs of the process's CPU for each operation
+	Value  float64 // in the benchmark's unit
+	CPU    float64 // µs of the process's CPU for each operation
+	Server float64 // µs of the server's; 0 without one
 }
 
-// Watch measures wall time and the CPU of the whole process.
+// Watch measures wall time, and the CPU of the whole process and of a server.
 type Watch struct {
-	began time.Time
-	cpu   time.Duration
+	began       time.Time
+	cpu, served time.Duration
+	server      func() (time.Duration, error)
 }
 
-// Start starts a watch.
-func Start() (Watch, error) {
+// Start starts a watch. It asks server what the server has used so far; nil: there is
+// none.
+func Start(server func() (time.Duration, error)) (Watch, error) {
+	if server == nil {
+		server = func() (time.Duration, error) { return 0, nil }
+	}
+	served, err := server()
+	if err != nil {
+		return Watch{}, err
+	}
 	used, err := cpu()
-	return Watch{time.Now(), used}, err
+	return Watch{time.Now(), used, served, server}, err
 }
 
 // Rate is how many operations each second had since the watch was started.
 func (w Watch) Rate(operations int64) (Reading, error) {
 	took := time.Since(w.began)
 	used, err := cpu()
+	if err != nil {
+		return Reading{}, err
+	}
+	served, err := w.server()
 	n := float64(max(operations, 1))
-	return Reading{Value: n / took.Seconds(), CPU: (used - w.cpu).Seconds() * 1e6 / n}, err
+	return Reading{
+		Value:  n / took.Seconds(),
+		CPU:    (used - w.cpu).Seconds() * 1e6 / n,
+		Server: (served - w.served).Seconds() * 1e6 / n,
+	}, err
 }
 
 // cpu is what the process has used so far, in user and system mode.
@@ -55,6 +73,11 @@ func Values(of []Reading) Figure {
 // CPUs reduces the CPU of readings.
 func CPUs(of []Reading) Figure {
 	return reduce(of, func(r Reading) float64 { return r.CPU })
+}
+
+// Servers reduces the CPU of the server of readings.
+func Servers(of []Reading) Figure {
+	return reduce(of, func(r Reading) float64 { return r.Server })
 }
 
 func reduce(of []Reading, pick func(Reading) float64) Figure {

@@ -35,7 +35,7 @@ func TestQuantile(t *testing.T) {
 
 // TestWatch burns CPU until the kernel has counted some.
 func TestWatch(t *testing.T) {
-	w, err := Start()
+	w, err := Start(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,11 @@ func Int8(n int64) Arg {
 	return Arg{binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(n)), func() any { return n }} //nolint:gosec // the bits count
 }
 
+// Int2 is a smallint.
+func Int2(n int16) Arg {
+	return Arg{binary.BigEndian.AppendUint16(make([]byte, 0, 2), uint16(n)), func() any { return int64(n) }} //nolint:gosec // the bits count
+}
+
 // Int8OrNull is a bigint, NULL for zero.
 func Int8OrNull(n int64) Arg {
 	if n == 0 {

@@ -1,4 +1,4 @@
-package main
+package queues
 
 import (
 	"context"
@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/mikestefanello/backlite"
-
-	"github.com/nexjob/nexjob/sqlite"
 )
 
 // lite is backlite, which has no keys. Ended tasks are not retained, which is its
@@ -20,12 +18,13 @@ type lite struct {
 }
 
 // Config names the queue of the orders.
-func (order) Config() backlite.QueueConfig {
+func (Order) Config() backlite.QueueConfig {
 	return backlite.QueueConfig{Name: "charge", MaxAttempts: 10, Timeout: time.Minute}
 }
 
-func openBacklite(_ context.Context, file string, mode sqlite.Synchronous) (queue, error) {
-	db, err := pool(file, mode)
+// OpenBacklite opens backlite on a file.
+func OpenBacklite(_ context.Context, at Place) (Queue, error) {
+	db, err := pool(at)
 	if err != nil {
 		return nil, err
 	}
@@ -43,12 +42,14 @@ func newBacklite(db *sql.DB, workers int) (*backlite.Client, error) {
 	return backlite.NewClient(backlite.ClientConfig{DB: db, NumWorkers: workers, ReleaseAfter: 10 * time.Minute})
 }
 
-func (q *lite) add(ctx context.Context, o order) error {
+// Add enqueues one task.
+func (q *lite) Add(ctx context.Context, o Order) error {
 	_, err := q.client.Add(o).Ctx(ctx).Save()
 	return err
 }
 
-func (q *lite) addMany(ctx context.Context, list []order) error {
+// AddMany enqueues tasks in one step.
+func (q *lite) AddMany(ctx context.Context, list []Order) error {
 	tasks := make([]backlite.Task, len(list))
 	for i, o := range list {
 		tasks[i] = o
@@ -57,15 +58,15 @@ func (q *lite) addMany(ctx context.Context, list []order) error {
 	return err
 }
 
-// work starts a client that the enqueues go through from now on, for only the client
+// Work starts a client that the enqueues go through from now on, for only the client
 // that has the workers wakes them.
-func (q *lite) work(ctx context.Context, slots int, handle func(order)) (func() error, error) {
+func (q *lite) Work(ctx context.Context, slots int, handle Handler) (func() error, error) {
 	client, err := newBacklite(q.db, slots)
 	if err != nil {
 		return nil, err
 	}
-	client.Register(backlite.NewQueue(func(_ context.Context, o order) error {
-		handle(o)
+	client.Register(backlite.NewQueue(func(_ context.Context, o Order) error {
+		handle(o, nil)
 		return nil
 	}))
 	client.Start(ctx)
@@ -78,8 +79,10 @@ func (q *lite) work(ctx context.Context, slots int, handle func(order)) (func() 
 	}, nil
 }
 
-func (q *lite) left(ctx context.Context) (int, error) {
+// Left counts the tasks, which are deleted at their end.
+func (q *lite) Left(ctx context.Context) (int, error) {
 	return number(ctx, q.db, "SELECT count(*) FROM backlite_tasks")
 }
 
-func (q *lite) close() error { return q.db.Close() }
+// Close closes the file.
+func (q *lite) Close() error { return q.db.Close() }

@@ -1,4 +1,4 @@
-package main
+package queues
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/nexjob/nexjob"
-	"github.com/nexjob/nexjob/sqlite"
 )
 
 // raw is no queue. It writes the rows that a keyed job has in nexjob's tables, with
@@ -31,9 +30,9 @@ type template struct {
 	many    *sql.Stmt // inserts raw.rows rows
 }
 
-// rowsAtOnce is how many rows a statement of raw writes: from 50 to 200 it makes no
+// RawRows is how many rows a statement of raw writes: from 50 to 200 it makes no
 // difference, with 10 it has half the rate, and with 1 a third.
-const rowsAtOnce = 50
+const RawRows = 50
 
 // change stands for a value that differs from row to row.
 type change uint8
@@ -44,29 +43,31 @@ const (
 	newKey
 )
 
-func openRaw(ctx context.Context, file string, mode sqlite.Synchronous) (queue, error) {
-	return openRawOf(ctx, file, mode, rowsAtOnce)
+// OpenRaw opens raw on a file.
+func OpenRaw(ctx context.Context, at Place) (Queue, error) {
+	return openRawOf(ctx, at, RawRows)
 }
 
-func openRawSingle(ctx context.Context, file string, mode sqlite.Synchronous) (queue, error) {
-	return openRawOf(ctx, file, mode, 1)
+// OpenRawSingle opens raw on a file; its statements write one row each.
+func OpenRawSingle(ctx context.Context, at Place) (Queue, error) {
+	return openRawOf(ctx, at, 1)
 }
 
 // openRawOf enqueues one job to see what its rows are.
-func openRawOf(ctx context.Context, file string, mode sqlite.Synchronous, rows int) (queue, error) {
-	q, err := openOurs(ctx, file, mode)
+func openRawOf(ctx context.Context, at Place, rows int) (Queue, error) {
+	q, err := OpenSQLite(ctx, at)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(q.add(ctx, order{Number: 1_000_000, Cents: 1999}), q.close()); err != nil {
+	if err := errors.Join(q.Add(ctx, Order{Number: 1_000_000, Cents: 1999}), q.Close()); err != nil {
 		return nil, err
 	}
 	r := &raw{rows: rows}
-	if r.db, err = pool(file, mode); err != nil {
+	if r.db, err = pool(at); err != nil {
 		return nil, err
 	}
 	if err := r.learn(ctx); err != nil {
-		return nil, errors.Join(err, r.close())
+		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
@@ -142,7 +143,8 @@ func (t *template) insert(rows int) string {
 		row + strings.Repeat(", "+row, rows-1)
 }
 
-func (r *raw) addMany(ctx context.Context, list []order) error {
+// AddMany writes the rows of a batch, a multiple of RawRows.
+func (r *raw) AddMany(ctx context.Context, list []Order) error {
 	if len(list)%r.rows != 0 {
 		return fmt.Errorf("a batch of %d is no multiple of %d", len(list), r.rows)
 	}
@@ -168,7 +170,7 @@ func (r *raw) addMany(ctx context.Context, list []order) error {
 }
 
 // fill are the values of the rows after seq.
-func (t *template) fill(seq int64, ids []nexjob.ID, part []order) []any {
+func (t *template) fill(seq int64, ids []nexjob.ID, part []Order) []any {
 	values := make([]any, 0, len(part)*len(t.values))
 	for i := range part {
 		for _, value := range t.values {
@@ -186,15 +188,19 @@ func (t *template) fill(seq int64, ids []nexjob.ID, part []order) []any {
 	return values
 }
 
-func (r *raw) add(context.Context, order) error { return errors.ErrUnsupported }
+// Add is not there: raw is for batches.
+func (r *raw) Add(context.Context, Order) error { return errors.ErrUnsupported }
 
-func (r *raw) work(context.Context, int, func(order)) (func() error, error) {
+// Work is not there.
+func (r *raw) Work(context.Context, int, Handler) (func() error, error) {
 	return nil, errors.ErrUnsupported
 }
 
-func (r *raw) left(context.Context) (int, error) { return 0, errors.ErrUnsupported }
+// Left is not there.
+func (r *raw) Left(context.Context) (int, error) { return 0, errors.ErrUnsupported }
 
-func (r *raw) close() error { return r.db.Close() }
+// Close closes the file.
+func (r *raw) Close() error { return r.db.Close() }
 
 // column reads a result of one text column.
 func column(ctx context.Context, db *sql.DB, query string, args ...any) ([]string, error) {

@@ -1,4 +1,4 @@
-package main
+package queues
 
 import (
 	"context"
@@ -14,8 +14,6 @@ import (
 
 	"maragu.dev/goqite"
 	"maragu.dev/goqite/jobs"
-
-	"github.com/nexjob/nexjob/sqlite"
 )
 
 // messages is goqite with its job runner; it has no keys. One connection, as its
@@ -26,8 +24,9 @@ type messages struct {
 	queue *goqite.Queue
 }
 
-func openGoqite(ctx context.Context, file string, mode sqlite.Synchronous) (queue, error) {
-	db, err := pool(file, mode)
+// OpenGoqite opens goqite on a file.
+func OpenGoqite(ctx context.Context, at Place) (Queue, error) {
+	db, err := pool(at)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +51,8 @@ func goqiteSchema(ctx context.Context) (string, error) {
 	return string(text), err
 }
 
-func (q *messages) add(ctx context.Context, o order) error {
+// Add sends one message.
+func (q *messages) Add(ctx context.Context, o Order) error {
 	body, err := json.Marshal(o)
 	if err == nil {
 		_, err = jobs.Create(ctx, q.queue, "charge", goqite.Message{Body: body})
@@ -60,8 +60,8 @@ func (q *messages) add(ctx context.Context, o order) error {
 	return err
 }
 
-// addMany sends one by one in a transaction of its own: it knows no batches.
-func (q *messages) addMany(ctx context.Context, list []order) error {
+// AddMany sends one by one in a transaction of its own: it knows no batches.
+func (q *messages) AddMany(ctx context.Context, list []Order) error {
 	tx, err := q.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -79,14 +79,15 @@ func (q *messages) addMany(ctx context.Context, list []order) error {
 	return tx.Commit()
 }
 
-func (q *messages) work(ctx context.Context, slots int, handle func(order)) (func() error, error) {
+// Work starts a runner.
+func (q *messages) Work(ctx context.Context, slots int, handle Handler) (func() error, error) {
 	runner := jobs.NewRunner(jobs.NewRunnerOpts{Queue: q.queue, Limit: slots, PollInterval: time.Millisecond})
 	runner.Register("charge", func(_ context.Context, body []byte) error {
-		var o order
+		var o Order
 		if err := json.Unmarshal(body, &o); err != nil {
 			return err
 		}
-		handle(o)
+		handle(o, nil)
 		return nil
 	})
 	ctx, cancel := context.WithCancel(ctx)
@@ -102,8 +103,10 @@ func (q *messages) work(ctx context.Context, slots int, handle func(order)) (fun
 	}, nil
 }
 
-func (q *messages) left(ctx context.Context) (int, error) {
+// Left counts the messages, which are deleted at their end.
+func (q *messages) Left(ctx context.Context) (int, error) {
 	return number(ctx, q.db, "SELECT count(*) FROM goqite")
 }
 
-func (q *messages) close() error { return q.db.Close() }
+// Close closes the file.
+func (q *messages) Close() error { return q.db.Close() }

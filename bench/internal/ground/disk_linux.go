@@ -1,4 +1,4 @@
-package main
+package ground
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 // tmpfs is the kernel's number for a file system in memory.
 const tmpfs = 0x01021994
 
-// onDisk refuses a folder whose files are kept in memory: there a flush costs nothing,
+// OnDisk refuses a folder whose files are kept in memory: there a flush costs nothing,
 // and the figures would say nothing about durable commits.
-func onDisk(dir string) error {
+func OnDisk(dir string) error {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(dir, &stat); err != nil {
 		return fmt.Errorf("the folder %s: %w", dir, err)
