@@ -50,13 +50,14 @@ func (s *Store) enqueueOne(ctx context.Context, now time.Time, item *nexjob.NewJ
 	if err := item.Validate(); err != nil {
 		return nexjob.Answer{ID: item.ID, Err: err}, nil
 	}
+	waited := s.wait()
 	if plain(item) {
 		answer, left, err := s.enqueues.enqueue(ctx, now, item)
 		if err != nil || !left {
 			return answer, err
 		}
 	}
-	answers, err := s.enqueueAlone(ctx, now, []nexjob.NewJob{*item})
+	answers, err := s.enqueueAlone(ctx, waited.Add(now), []nexjob.NewJob{*item})
 	if err != nil {
 		return nexjob.Answer{}, err
 	}
