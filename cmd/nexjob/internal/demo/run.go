@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -162,7 +163,7 @@ func Run(ctx context.Context, o Options) (_ audit.Report, err error) {
 	}
 	e, err := s.gather(ctx)
 	if err != nil {
-		return audit.Report{}, err
+		return audit.Report{}, fmt.Errorf("%w%s", err, strings.Join(append([]string{""}, trouble...), "; before that: "))
 	}
 	e.RestartsWanted = o.ServerRestarts
 	e.Lines, e.KillsWanted, e.FreezesWanted, e.FreezesLeftOut, e.Trouble = lines, o.Kills, o.Freezes, leftOut, trouble

@@ -3,6 +3,7 @@ package cast
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -27,14 +28,17 @@ type Premises struct {
 // Open opens them; a URL of PostgreSQL names a schema as its search path. Whoever comes
 // first makes the tables of the jobs.
 func Open(ctx context.Context, at string, first bool) (*Premises, error) {
-	p := &Premises{}
+	p, options := &Premises{}, nexjob.ClientOptions{}
+	if first { // the demo, whose standard error is for its progress
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
 	if !strings.HasPrefix(at, "postgres") {
 		store, err := sqlite.Open(ctx, at, sqlite.Options{})
 		if err != nil {
 			return nil, fmt.Errorf("demo: open the storage: %w", err)
 		}
 		p.Store, p.Books = store, shop.OnSQLite(store)
-		p.Client = nexjob.NewClient(store, nexjob.ClientOptions{})
+		p.Client = nexjob.NewClient(store, options)
 		return p, nil
 	}
 	store, err := postgres.Open(ctx, at, postgres.Options{Migrate: first})
@@ -42,7 +46,7 @@ func Open(ctx context.Context, at string, first bool) (*Premises, error) {
 		return nil, fmt.Errorf("demo: open the storage: %w", err)
 	}
 	p.Store, p.Books = store, shop.OnPostgres(store)
-	p.Client = nexjob.NewClient(store, nexjob.ClientOptions{})
+	p.Client = nexjob.NewClient(store, options)
 	return p, nil
 }
 
