@@ -42,7 +42,7 @@ func TestScriptsOnPostgres(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	ofFiles := []string{"enqueue.txt", "enqueue_invalid.txt", "given.txt", "guide.txt", "migrate.txt", "version.txt"}
+	ofFiles := []string{"enqueue.txt", "enqueue_invalid.txt", "given.txt", "migrate.txt", "version.txt"}
 	files, err := filepath.Glob(filepath.Join("testdata", "script", "*.txt"))
 	if err != nil {
 		t.Fatal(err)
