@@ -110,3 +110,13 @@ type Tx interface {
 type Ringer interface {
 	Bell() *Bell
 }
+
+// Forecaster is the extra power of an engine that can tell cheaply, by an index, when
+// the next job falls due; a worker on it starts delayed jobs and retries on time,
+// whoever wrote them, without waiting for a poll. It asks as often as 200 times a second.
+type Forecaster interface {
+	// NextDue returns the earliest due time after now of a job that a claim of these
+	// queues and kinds could take then; zero if there is none. What is due at now is left
+	// out, for a claim at now has seen it. It never writes.
+	NextDue(ctx context.Context, now time.Time, queues, kinds []string) (time.Time, error)
+}

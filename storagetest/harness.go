@@ -61,6 +61,7 @@ func parts() []part {
 		{name: "replace", checks: replaceChecks()},
 		{name: "enqueue", checks: enqueueChecks()},
 		{name: "claim", checks: claimChecks()},
+		{name: "forecast", checks: forecastChecks()},
 		{name: "recovery", checks: recoveryChecks()},
 		{name: "renew", checks: renewChecks()},
 		{name: "settle", checks: settleChecks()},

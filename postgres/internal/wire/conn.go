@@ -116,6 +116,13 @@ func (r *connRow) Text(i int) string       { return string(r.values[i]) }
 func (r *connRow) Bytes(i int) []byte      { return bytes.Clone(r.values[i]) }
 func (r *connRow) Copy(i int, into []byte) { copy(into, r.values[i]) }
 
+func (r *connRow) Same(i int, before string) string {
+	if string(r.values[i]) == before { // compared without a copy
+		return before
+	}
+	return string(r.values[i])
+}
+
 func (r *connRow) UUID(i int) (id [16]byte) {
 	copy(id[:], r.values[i])
 	return id

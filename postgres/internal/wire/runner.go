@@ -27,6 +27,8 @@ type Row interface {
 	Int64(i int) int64
 	Bool(i int) bool
 	Text(i int) string
+	// Same is Text that answers before where it is that.
+	Same(i int, before string) string
 	Bytes(i int) []byte
 	// UUID reads the 16 bytes of a uuid.
 	UUID(i int) [16]byte

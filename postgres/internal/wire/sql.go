@@ -95,6 +95,8 @@ func (r *sqlRow) Text(i int) string {
 	return ""
 }
 
+func (r *sqlRow) Same(i int, _ string) string { return r.Text(i) }
+
 func (r *sqlRow) Bytes(i int) []byte {
 	switch v := r.values[i].(type) {
 	case []byte: // the caller's, since it was scanned into any
