@@ -98,7 +98,7 @@ func (p *place) make(ctx context.Context) error {
 func (p *place) leave(ctx context.Context) error {
 	switch {
 	case p.server != nil:
-		return p.server.Close()
+		return p.server.Close() //nolint:contextcheck // a private server ends, whatever else has ended
 	case p.schema == "" || p.kept:
 		return nil
 	}

@@ -55,7 +55,6 @@ type Hand struct {
 	// while the job still belongs to the one that was hit.
 	Hit func(ctx context.Context, blow Blow)
 
-	serving sync.Mutex // held while the server is away
 	mu      sync.Mutex
 	planned map[target]Deed
 	moved   []Deed // missed their effect, and take the next that fits
@@ -65,7 +64,7 @@ type Hand struct {
 	done    []Blow
 	health  map[string]cast.Health
 	busy    int  // calls of what follows and timed deeds that are under way
-	freeze  bool // a process is frozen, or thawed and has not said that it was refused
+	freeze  bool // a process is frozen, or thawed and has not said that it was refused; or the server is away
 	work    chan func(context.Context)
 	quit    chan struct{} // closed when Run has ended
 }
@@ -255,8 +254,10 @@ func (h *Hand) timedDeed(ctx context.Context, d Deed) {
 		h.strike(ctx, d.Pause)
 		return
 	}
-	h.serving.Lock() // one after the other
-	defer h.serving.Unlock()
+	if !h.alone(ctx) {
+		return
+	}
+	defer h.notAlone()
 	h.Say("kill the server")
 	since := time.Now()
 	pid, err := h.Server.Restart(ctx)
@@ -266,6 +267,29 @@ func (h *Hand) timedDeed(ctx context.Context, d Deed) {
 	}
 	h.Say("the server (process %d) was killed and is back after %s", pid, time.Since(since).Round(time.Millisecond))
 	h.record(Blow{Act: Restart, PID: pid})
+}
+
+// alone waits until nothing is frozen and keeps it so: a process that thaws without a
+// server notices by itself that its lease is over, and then nobody refuses it anything.
+func (h *Hand) alone(ctx context.Context) bool {
+	for {
+		h.mu.Lock()
+		free := !h.freeze
+		h.freeze = true
+		h.mu.Unlock()
+		if free {
+			return true
+		}
+		if !wait(ctx, tick) {
+			return false
+		}
+	}
+}
+
+func (h *Hand) notAlone() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.freeze = false
 }
 
 // strike kills a process, whatever it does.
