@@ -17,6 +17,7 @@ TOOLS   := $(CURDIR)/tools
 # overridden: make demo KILLS=5
 ORDERS    ?= 12
 KILLS     ?= 3
+STORE     ?= sqlite
 ARGS      ?=
 HISTORIES ?= 10000
 BENCH     ?=
@@ -48,8 +49,9 @@ help: ## List what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
-demo: ## See it work: everything done once, though workers are killed and frozen (ORDERS=12 KILLS=3 ARGS=)
-	go run -C cmd/nexjob . demo --orders $(ORDERS) --kills $(KILLS) $(ARGS)
+demo: ## See it work: everything done once, though workers are killed and frozen (ORDERS=12 KILLS=3 STORE=postgres ARGS=)
+	@[[ '$(STORE)' != postgres ]] || .ci/need /usr/lib/postgresql/15/bin/postgres=postgresql
+	go run -C cmd/nexjob . demo --store '$(STORE)' --orders $(ORDERS) --kills $(KILLS) $(ARGS)
 
 .PHONY: bench
 bench: ## Measure nexjob beside its peers on SQLite: 30 minutes on a quiet machine (BENCH=-json)

@@ -50,6 +50,7 @@ func (s *Store) enqueueOne(ctx context.Context, now time.Time, item *nexjob.NewJ
 	if err := item.Validate(); err != nil {
 		return nexjob.Answer{ID: item.ID, Err: err}, nil
 	}
+	waited := s.wait()
 	if plain(item) {
 		answer, left, err := s.enqueues.enqueue(ctx, now, item)
 		if err != nil || !left {
@@ -58,7 +59,7 @@ func (s *Store) enqueueOne(ctx context.Context, now time.Time, item *nexjob.NewJ
 	}
 	others, release := s.enqueues.hold(item.IdempotencyKey)
 	defer release()
-	answers, err := s.enqueueAlone(ctx, now, []nexjob.NewJob{*item}, others)
+	answers, err := s.enqueueAlone(ctx, waited.Add(now), []nexjob.NewJob{*item}, others)
 	if err != nil {
 		return nexjob.Answer{}, err
 	}

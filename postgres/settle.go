@@ -94,8 +94,10 @@ func (s *Store) settling(now time.Time, ends []nexjob.Settlement) ([]wire.Arg, b
 		fences.Int(e.Lease.Fence)
 		results.BytesOrNull(e.Result)
 	}
-	return []wire.Arg{wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), fences.Arg(), results.Arg(),
-		patienceArg(patience)}, which
+	return []wire.Arg{
+		wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), fences.Arg(), results.Arg(),
+		patienceArg(patience),
+	}, which
 }
 
 // settleLeft ends the other attempts: together, or, where somebody holds a row of one of

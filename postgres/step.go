@@ -33,8 +33,9 @@ type work[T any] func(ctx context.Context, u *onewriter.Unit, r *rows) (T, error
 // step runs one transaction of the engine's own: f's changes stand together, or, when it
 // answers an error, not at all.
 func step[T any](ctx context.Context, s *Store, now time.Time, wait time.Duration, f work[T]) (T, error) {
+	waited := s.wait()
 	for n := 1; ; n++ {
-		answer, err := try(ctx, s, now, wait, f)
+		answer, err := try(ctx, s, waited.Add(now), wait, f)
 		if err == nil || n >= reruns || !again(err) || ctx.Err() != nil {
 			return answer, err
 		}

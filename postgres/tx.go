@@ -149,6 +149,7 @@ func (j *joined) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJo
 			return u.Enqueue(ctx, jobs)
 		})
 	}
+	waited := j.store.wait()
 	if err := j.enter(ctx, now); err != nil {
 		return nil, wrap("enqueue", explain(err))
 	}
@@ -162,7 +163,7 @@ func (j *joined) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJo
 		return answers, nil
 	}
 	slices.Sort(left)
-	_, err := within(ctx, j, "enqueue", now, func(ctx context.Context, u *onewriter.Unit, _ *rows) (struct{}, error) {
+	_, err := within(ctx, j, "enqueue", waited.Add(now), func(ctx context.Context, u *onewriter.Unit, _ *rows) (struct{}, error) {
 		return struct{}{}, enqueueLeft(ctx, u, jobs, left, answers)
 	})
 	return answers, err

@@ -28,6 +28,7 @@ type raise struct {
 // raised are all of them. One that is no longer needed must go again, so that it
 // cannot be eaten up unseen.
 var raised = map[string]raise{
+	"cmd/nexjob":  {17, "a file per command, and beside them where the jobs are: what names a storage, and what opens it"},
 	"worker":      {19, "beside the lanes: the goroutines of handlers, the stock of jobs claimed ahead, and due times"},
 	"sqlite":      {20, "what the hot path needs beside the roles: writes of many jobs, what the lane remembers, the driver without database/sql"},
 	"postgres":    {22, "beside the roles and the hot steps: what callers wait by, wake-ups on both sides, poolers, and claims under old snapshots"},
