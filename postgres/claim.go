@@ -142,7 +142,7 @@ func (s *Store) claimDue(
 	until := rules.Micro(now.Add(ask.Lease))
 	found := taken{ask: ask, now: now, until: until, claimed: make([]nexjob.Claimed, 0, s.bounds.room(n))}
 	err = s.hot(ctx, "claim", func(row wire.Row) error {
-		if row.Bool(1) {
+		if row.Int64(1) != 0 {
 			late = append(late, row.UUID(0))
 			return nil
 		}

@@ -107,9 +107,9 @@ func (s *Store) tryMany(
 	hot := s.adding(now, items, p.first, wait, answers, &left)
 	if err := on.RunAll(ctx, []wire.Call{{Statement: dynamic(begin)}, hot}); err != nil {
 		if conn.Conn().PgConn().TxStatus() != 'I' {
-			rollback(conn)
+			rollback(ctx, conn)
 		}
-		return nil, refresh(conn, err)
+		return nil, refresh(ctx, conn, err)
 	}
 	left = append(left, p.later...)
 	if len(left) == 0 {

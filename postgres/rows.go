@@ -19,9 +19,8 @@ var _ onewriter.Rows = (*rows)(nil)
 // holds to one order: keys, then jobs by ID, then entries; see lockAround.
 type rows struct {
 	session
-	free   bool       // rows that somebody holds are left out instead of waited for
-	act    nexjob.Act // what is done to selected jobs: it says which of their keys are locked before them
-	family map[nexjob.ID]bool
+	free   bool                // rows that somebody holds are left out instead of waited for
+	act    nexjob.Act          // what is done to selected jobs: it says which of their keys are locked before them
 	seen   map[nexjob.ID]int64 // flags, as they were loaded
 	keys   keyNotes
 	vacant []nexjob.Entry // locked without being there
@@ -192,7 +191,7 @@ func (s session) chosen(ctx context.Context, now time.Time, q *nexjob.Query, n i
 	return ids, err
 }
 
-// AnyChild: whether a job has children is told by its own row.
+// AnyChild says that there may be some: whether a job has children, its own row tells.
 func (r *rows) AnyChild(context.Context) (bool, error) { return true, nil }
 
 // Children locks the jobs that wait for parents.

@@ -53,7 +53,7 @@ func try[T any](ctx context.Context, s *Store, now time.Time, wait time.Duration
 	now = waited.Add(now)
 	on := wire.NewConn(conn.Conn())
 	if err := s.begin(ctx, on, now, wait); err != nil {
-		return none, refresh(conn, err)
+		return none, refresh(ctx, conn, err)
 	}
 	return finish(ctx, s, conn, on, now, f)
 }
@@ -87,8 +87,8 @@ func finish[T any](
 		err = r.end(ctx)
 	}
 	if err != nil {
-		rollback(conn)
-		return none, refresh(conn, err)
+		rollback(ctx, conn)
+		return none, refresh(ctx, conn, err)
 	}
 	if err := commit(ctx, on); err != nil {
 		return none, err
@@ -114,8 +114,8 @@ func commit(ctx context.Context, on wire.Conn) error {
 }
 
 // rollback gives a connection back as it was, or lets the pool close it.
-func rollback(conn *pgxpool.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+func rollback(ctx context.Context, conn *pgxpool.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_, _ = conn.Exec(ctx, "ROLLBACK")
 }
@@ -279,7 +279,7 @@ func (s *Store) beatOn(ctx context.Context, conn *pgxpool.Conn, now time.Time, f
 		return err
 	}
 	if err := s.begin(ctx, on, now, time.Second); err != nil {
-		return refresh(conn, err)
+		return refresh(ctx, conn, err)
 	}
 	r := &rows{session: session{sheet: s.sheet, on: on}, free: free}
 	p, err := r.Pulse(ctx)
@@ -288,7 +288,7 @@ func (s *Store) beatOn(ctx context.Context, conn *pgxpool.Conn, now time.Time, f
 		err = r.WritePulse(ctx, p)
 	}
 	if err != nil {
-		rollback(conn)
+		rollback(ctx, conn)
 		return err
 	}
 	return commit(ctx, on)

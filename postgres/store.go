@@ -242,14 +242,14 @@ func (s *Store) hot(ctx context.Context, name string, take func(wire.Row) error,
 	}
 	defer conn.Release()
 	_, err = wire.NewConn(conn.Conn()).Run(ctx, s.sheet[name], take, args...)
-	return refresh(conn, err)
+	return refresh(ctx, conn, err)
 }
 
 // refresh lets a connection forget its prepared statements where that is what failed.
-func refresh(conn *pgxpool.Conn, err error) error {
+func refresh(ctx context.Context, conn *pgxpool.Conn, err error) error {
 	switch codeOf(err) {
 	case codeNoStatement, codeStatementTwice, codePlanChanged:
-		_ = conn.Conn().Close(context.Background()) // the pool makes a new one
+		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // the pool makes a new one
 	}
 	return err
 }
@@ -301,7 +301,7 @@ func look[T any](
 	}
 	defer conn.Release()
 	answer, err := f(session{sheet: s.sheet, on: anew{wire.NewConn(conn.Conn())}})
-	return answer, wrap(verb, refresh(conn, err))
+	return answer, wrap(verb, refresh(ctx, conn, err))
 }
 
 // Find returns one page; see nexjob.Archive.

@@ -59,7 +59,7 @@ var (
 func (s *Store) Join(tx nexjob.Tx) (nexjob.Joined, error) {
 	switch t := tx.(type) {
 	case pgxTx:
-		return &joined{store: s, on: pgxRunner{t.tx}}, nil
+		return &joined{store: s, on: pgxRunner(t)}, nil
 	case sqlTx:
 		return &joined{store: s, on: wire.SQL{Tx: t.tx}}, nil
 	}

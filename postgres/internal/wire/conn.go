@@ -140,13 +140,22 @@ func named(s Statement, err error) error {
 // connRow is a row as the server sent it.
 type connRow struct{ values [][]byte }
 
-func (r *connRow) Null(i int) bool         { return r.values[i] == nil }
-func (r *connRow) Int64(i int) int64       { return number(r.values[i]) }
-func (r *connRow) Bool(i int) bool         { return number(r.values[i]) != 0 }
-func (r *connRow) Text(i int) string       { return string(r.values[i]) }
-func (r *connRow) Bytes(i int) []byte      { return bytes.Clone(r.values[i]) }
+// Null tells a column that is NULL.
+func (r *connRow) Null(i int) bool { return r.values[i] == nil }
+
+// Int64 reads a number.
+func (r *connRow) Int64(i int) int64 { return number(r.values[i]) }
+
+// Text reads a text.
+func (r *connRow) Text(i int) string { return string(r.values[i]) }
+
+// Bytes reads a copy of a bytea.
+func (r *connRow) Bytes(i int) []byte { return bytes.Clone(r.values[i]) }
+
+// Copy reads the bytes of a column into a place.
 func (r *connRow) Copy(i int, into []byte) { copy(into, r.values[i]) }
 
+// Same reads a text that is most often the one before.
 func (r *connRow) Same(i int, before string) string {
 	if string(r.values[i]) == before { // compared without a copy
 		return before
@@ -154,6 +163,7 @@ func (r *connRow) Same(i int, before string) string {
 	return string(r.values[i])
 }
 
+// UUID reads a uuid.
 func (r *connRow) UUID(i int) (id [16]byte) {
 	copy(id[:], r.values[i])
 	return id
