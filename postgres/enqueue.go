@@ -33,11 +33,16 @@ func (s *Store) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJob
 	if err != nil {
 		return nil, wrap("enqueue", err)
 	}
-	if slices.ContainsFunc(answers, func(a nexjob.Answer) bool { return a.Outcome == nexjob.Created || a.Outcome == nexjob.Replaced }) {
+	if slices.ContainsFunc(answers, madeWork) {
 		s.beat(ctx, now)
 		s.rang()
 	}
 	return answers, nil
+}
+
+// madeWork reports whether an answer may be news for workers.
+func madeWork(a nexjob.Answer) bool {
+	return a.Outcome == nexjob.Created || a.Outcome == nexjob.Replaced
 }
 
 // plain reports whether an item may be added by the hot statement: what it means does not

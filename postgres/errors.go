@@ -25,6 +25,7 @@ const (
 	codeNoFunction     = "42883"
 	codeNoSchema       = "3F000"
 	codeAborted        = "25P02"
+	codeNoParameter    = "42P02"
 	codeClock          = "NJ001" // ours; see the migrations
 )
 
@@ -73,8 +74,8 @@ func unknown(err error) bool {
 	if err == nil || pgconn.SafeToRetry(err) {
 		return false
 	}
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return strings.HasPrefix(e.Code, "08") || strings.HasPrefix(e.Code, "57P")
+	if code := codeOf(err); code != "" {
+		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P")
 	}
 	return true
 }
