@@ -17,6 +17,7 @@ TOOLS   := $(CURDIR)/tools
 # overridden: make demo KILLS=5
 ORDERS    ?= 12
 KILLS     ?= 3
+STORE     ?= sqlite
 ARGS      ?=
 HISTORIES ?= 10000
 BENCH     ?=
@@ -48,8 +49,9 @@ help: ## List what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
-demo: ## See it work: everything done once, though workers are killed and frozen (ORDERS=12 KILLS=3 ARGS=)
-	go run -C cmd/nexjob . demo --orders $(ORDERS) --kills $(KILLS) $(ARGS)
+demo: ## See it work: everything done once, though workers are killed and frozen (ORDERS=12 KILLS=3 STORE=postgres ARGS=)
+	@[[ '$(STORE)' != postgres ]] || .ci/need /usr/lib/postgresql/15/bin/postgres=postgresql
+	go run -C cmd/nexjob . demo --store '$(STORE)' --orders $(ORDERS) --kills $(KILLS) $(ARGS)
 
 .PHONY: bench
 bench: ## Measure nexjob beside its peers on SQLite: 30 minutes on a quiet machine (BENCH=-json)
@@ -64,8 +66,9 @@ test: gcc servers vet tidy-check lint ## Everything a change must pass: vet, lin
 	@$(call each,go test -race -shuffle=on $(TRUSTED) ./...)
 
 .PHONY: proof
-proof: ## The long proof: random histories, compared and checked for linearizability (HISTORIES=10000)
+proof: servers ## The long proof: random histories, and the whole contract at every isolation level (HISTORIES=10000)
 	NEXJOB_HISTORIES=$(HISTORIES) go test -count=1 -run 'Compare|Linearizable' -timeout 60m ./memory ./sqlite
+	NEXJOB_HISTORIES=$(HISTORIES) go test -count=1 -run 'Storage|Compare|Linearizable' -timeout 120m ./postgres
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Lint and check the form of every module

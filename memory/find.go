@@ -24,6 +24,11 @@ func (s *Store) Count(ctx context.Context, now time.Time, q nexjob.Query) ([]nex
 	return read(ctx, s, "count", now, func() ([]nexjob.Tally, error) { return s.tables.count(now, &q), nil })
 }
 
+// NextDue returns when the next job falls due; see nexjob.Forecaster.
+func (s *Store) NextDue(ctx context.Context, now time.Time, queues, kinds []string) (time.Time, error) {
+	return read(ctx, s, "next due", now, func() (time.Time, error) { return s.tables.nextDue(now, queues, kinds), nil })
+}
+
 // Entries returns unexpired entries by name; see nexjob.Registry.
 func (s *Store) Entries(ctx context.Context, now time.Time, kind string) ([]nexjob.Entry, error) {
 	return read(ctx, s, "entries", now, func() ([]nexjob.Entry, error) {

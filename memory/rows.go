@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -45,6 +46,30 @@ func (t *tables) Due(
 		}
 	}
 	return found, nil
+}
+
+// nextDue returns the earliest due time after now of a claimable job; zero: there is none.
+func (t *tables) nextDue(now time.Time, queues, kinds []string) time.Time {
+	var next time.Time
+	for _, queue := range queues {
+		for _, priority := range nexjob.Priorities() {
+			l := t.due[lane{queue, priority}]
+			if l == nil {
+				continue
+			}
+			from := sort.Search(len(l.items), func(i int) bool { return l.items[i].at.After(now) })
+			for _, m := range l.items[from:] {
+				if !next.IsZero() && !m.at.Before(next) {
+					break
+				}
+				if slices.Contains(kinds, t.jobs[m.id].Kind) {
+					next = m.at
+					break
+				}
+			}
+		}
+	}
+	return next
 }
 
 // Leased returns jobs whose lease has ended.

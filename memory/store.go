@@ -30,6 +30,8 @@ type Store struct {
 var (
 	_ nexjob.Storage = (*Store)(nil)
 	_ nexjob.Ringer  = (*Store)(nil)
+
+	_ nexjob.Forecaster = (*Store)(nil)
 )
 
 // New returns an empty store.

@@ -48,10 +48,17 @@ func (s *Store) claim(ctx context.Context, now time.Time, ask nexjob.ClaimReques
 	late := 0
 	for len(claimed) < ask.N && late < lateLimit {
 		some, expired, err := s.claimDue(ctx, waited.Add(now), &ask, ask.N-len(claimed))
+		if err != nil {
+			s.upkeep.forget() // this may be another server by the next claim: fences are raised first
+		}
 		if err != nil && len(claimed) == 0 {
 			return nil, err
 		}
-		claimed = append(claimed, some...)
+		if claimed == nil {
+			claimed = some
+		} else {
+			claimed = append(claimed, some...)
+		}
 		late += len(expired)
 		if err != nil || len(expired) == 0 {
 			break
@@ -91,7 +98,7 @@ func (s *Store) recover(ctx context.Context, now time.Time, ask nexjob.ClaimRequ
 		if err != nil {
 			return struct{}{}, err
 		}
-		if _, err := r.run(ctx, "raise fences", nil, wire.Int8(max(now.Unix(), 0)<<20)); err != nil {
+		if _, err := r.run(ctx, "raise fences", nil, wire.Int8(max(now.UnixMicro(), 0))); err != nil {
 			return struct{}{}, err
 		}
 		if _, err := u.Claim(ctx, ask); err != nil {
@@ -126,67 +133,53 @@ func (s *Store) claimDue(
 		priorities.Int(int64(l.priority))
 	}
 	bounds := s.bounds.list(now, lanes, ask.Kinds)
+	over, partly := s.horizons.list(now, lanes, ask.Kinds)
+	partly = partly && !bounds.any && s.clock == nil
+	if partly {
+		bounds.arg = over
+	}
+	took := s.wait()
 	until := rules.Micro(now.Add(ask.Lease))
-	c := collector{session: session{sheet: s.sheet}}
-	var lookups []bool
+	found := taken{ask: ask, now: now, until: until, claimed: make([]nexjob.Claimed, 0, s.bounds.room(n))}
 	err = s.hot(ctx, "claim", func(row wire.Row) error {
-		if row.Bool(1) {
+		if row.Int64(1) != 0 {
 			late = append(late, row.UUID(0))
 			return nil
 		}
-		lookups = append(lookups, nexjob.State(row.Int64(2)) == nexjob.Uncertain) //nolint:gosec // written from a State
-		return c.takeClaimed(row, ask, now, until)
-	}, wire.Int8(now.UnixMicro()), s.guarded(), queues.Arg(), priorities.Arg(), nameList(ask.Kinds), bounds,
+		return found.take(row)
+	}, wire.Int8(now.UnixMicro()), s.guarded(), queues.Arg(), priorities.Arg(), nameList(ask.Kinds), bounds.arg,
 		wire.Int8(int64(n)), wire.Int8(until.UnixMicro()), wire.Int8(int64(ask.Lease)), wire.TextOrNull(ask.Worker))
 	if err != nil {
 		return nil, nil, err
 	}
-	s.bounds.learn(now, c.found, len(c.found) == n)
-	if err := s.completeClaimed(ctx, &c); err != nil {
-		return nil, nil, err
+	found.order(lanes)
+	full := len(found.claimed) == n
+	s.bounds.learn(now, found.claimed, full)
+	if !full && !bounds.any {
+		s.horizons.learn(now, lanes, ask.Kinds, took.Add(now).Sub(now), partly)
 	}
-	claimed = make([]nexjob.Claimed, len(c.found))
-	for i := range c.found {
-		claimed[i] = nexjob.Claimed{Job: c.found[i], Lookup: lookups[i]}
-	}
-	inOrder(claimed, lanes)
-	return claimed, late, nil
+	return found.claimed, late, s.complete(ctx, &found)
 }
 
-// inOrder puts claimed jobs in the order in which they were asked for.
-func inOrder(claimed []nexjob.Claimed, lanes []claimLane) {
-	place := func(j *nexjob.Job) int { return slices.Index(lanes, claimLane{j.Queue, j.Priority}) }
-	slices.SortFunc(claimed, func(a, b nexjob.Claimed) int {
-		if a.Job.Queue == b.Job.Queue && a.Job.Priority == b.Job.Priority {
-			return cmp.Or(a.Job.DueAt.Compare(b.Job.DueAt), a.Job.ID.Compare(b.Job.ID))
-		}
-		return cmp.Compare(place(&a.Job), place(&b.Job))
-	})
+// taken gathers what a claim has leased.
+type taken struct {
+	ask         *nexjob.ClaimRequest
+	now, until  time.Time
+	claimed     []nexjob.Claimed
+	more        []nexjob.ID // that have rows in other tables
+	kind, queue string      // of the row before: most often the next one has the same
 }
 
-// completeClaimed reads what other tables hold of claimed jobs.
-func (s *Store) completeClaimed(ctx context.Context, c *collector) error {
-	if len(c.attempts)+len(c.parents) == 0 {
-		return nil
-	}
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	c.session.on = wire.NewConn(conn.Conn())
-	return c.complete(ctx)
-}
-
-// takeClaimed takes a row of claim_1.
-func (c *collector) takeClaimed(row wire.Row, ask *nexjob.ClaimRequest, now, until time.Time) error {
-	in := column{row: row, at: 3}
-	c.found = append(c.found, nexjob.Job{})
-	j := &c.found[len(c.found)-1]
+// take takes a row of claim_1.
+func (t *taken) take(row wire.Row) error {
+	in := column{row: row, at: 2}
+	t.claimed = append(t.claimed, nexjob.Claimed{})
+	c := &t.claimed[len(t.claimed)-1]
+	j := &c.Job
 	*j = nexjob.Job{
-		ID: row.UUID(0), State: nexjob.Processing, Worker: ask.Worker, StartedAt: now, LeaseUntil: until, LeaseFor: ask.Lease,
-		Fence: in.int64(), EnqueuedAt: in.time(), DueAt: in.time(), Deadline: in.time(), Timeout: in.duration(),
-		KeepKeyFor: in.duration(), Operation: in.id(), SettledFence: in.int64(), MaxAttempts: in.int(),
+		ID: row.UUID(0), State: nexjob.Processing, Worker: t.ask.Worker, StartedAt: t.now, LeaseUntil: t.until,
+		LeaseFor: t.ask.Lease, Fence: in.int64(), EnqueuedAt: in.time(), DueAt: in.time(), Deadline: in.time(),
+		Timeout: in.duration(), KeepKeyFor: in.duration(), Operation: in.id(), SettledFence: in.int64(), MaxAttempts: in.int(),
 	}
 	s := stored{flags: in.int64()}
 	j.Tries, j.Crashes = in.int(), in.int()
@@ -194,7 +187,9 @@ func (c *collector) takeClaimed(row wire.Row, ask *nexjob.ClaimRequest, now, unt
 	j.OpenEffects, j.ReceiptCount, j.ReceiptBytes = in.int(), in.int(), in.int()
 	j.Priority = nexjob.Priority(in.int64()) //nolint:gosec // written from a Priority
 	j.SettledAs = nexjob.Ending(in.int64())  //nolint:gosec // written from an Ending
-	j.Wished, j.Kind, j.Queue = in.state(), in.text(), in.text()
+	j.Wished = in.state()
+	t.kind, t.queue = in.same(t.kind), in.same(t.queue)
+	j.Kind, j.Queue = t.kind, t.queue
 	j.Key, j.Fingerprint, j.Reason = in.text(), in.fingerprint(), in.text()
 	err := in.more(j, &s)
 	j.Args, j.Result = in.bytes(), in.bytes()
@@ -202,8 +197,78 @@ func (c *collector) takeClaimed(row wire.Row, ask *nexjob.ClaimRequest, now, unt
 		err = in.tagsAndMeta(j)
 	}
 	byFlags(j, s.flags)
-	c.has(s)
+	c.Lookup = s.flags&flagLookup != 0
+	if s.attempts > 0 || s.parents > 0 {
+		t.more = append(t.more, j.ID)
+	}
 	return err
+}
+
+// order puts what was leased in the order in which it was asked for.
+func (t *taken) order(lanes []claimLane) {
+	type position struct {
+		place, at int
+		due       int64
+	}
+	order := make([]position, len(t.claimed))
+	for i := range t.claimed {
+		j := &t.claimed[i].Job
+		order[i] = position{at: i, due: j.DueAt.UnixMicro(), place: slices.Index(lanes, claimLane{j.Queue, j.Priority})}
+	}
+	byPlace := func(a, b position) int {
+		return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.due, b.due),
+			t.claimed[a.at].Job.ID.Compare(t.claimed[b.at].Job.ID))
+	}
+	if slices.IsSortedFunc(order, byPlace) {
+		return
+	}
+	slices.SortFunc(order, byPlace)
+	// Each record moves once, for they are large.
+	for i := range order {
+		if order[i].at < 0 || order[i].at == i {
+			continue
+		}
+		first := t.claimed[i]
+		for at := i; ; {
+			from := order[at].at
+			order[at].at = -1
+			if from == i {
+				t.claimed[at] = first
+				break
+			}
+			t.claimed[at] = t.claimed[from]
+			at = from
+		}
+	}
+}
+
+// complete reads what other tables hold of leased jobs.
+func (s *Store) complete(ctx context.Context, t *taken) error {
+	if len(t.more) == 0 {
+		return nil
+	}
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	c := collector{session: session{sheet: s.sheet, on: anew{wire.NewConn(conn.Conn())}}}
+	if _, err := c.run(ctx, "jobs by id", c.take, idList(t.more)); err != nil {
+		return err
+	}
+	if err := c.complete(ctx); err != nil {
+		return err
+	}
+	whole := make(map[nexjob.ID]*nexjob.Job, len(c.found))
+	for i := range c.found {
+		whole[c.found[i].ID] = &c.found[i]
+	}
+	for i := range t.claimed {
+		if j := whole[t.claimed[i].Job.ID]; j != nil {
+			t.claimed[i].Job.Attempts, t.claimed[i].Job.Parents = j.Attempts, j.Parents
+		}
+	}
+	return nil
 }
 
 // withReceipts reads the receipts of claimed jobs.
@@ -217,12 +282,12 @@ func (s *Store) withReceipts(ctx context.Context, claimed []nexjob.Claimed) erro
 	if len(operations) == 0 {
 		return nil
 	}
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
-	found, err := session{sheet: s.sheet, on: wire.NewConn(conn.Conn())}.receipts(ctx, operations)
+	found, err := session{sheet: s.sheet, on: anew{wire.NewConn(conn.Conn())}}.receipts(ctx, operations)
 	of := make(map[nexjob.ID][]nexjob.Receipt)
 	for _, r := range found {
 		of[r.Operation] = append(of[r.Operation], r)
@@ -255,9 +320,10 @@ func lanesOf(ask *nexjob.ClaimRequest) []claimLane {
 // somebody holds an old snapshot. They only serve while there is a backlog, and are
 // forgotten every second: retries and late commits fall due below them.
 type bounds struct {
-	mu    sync.Mutex
-	since time.Time
-	of    map[boundOf]int64
+	mu     sync.Mutex
+	since  time.Time
+	lately int // jobs that the newest claim found
+	of     map[boundOf]int64
 }
 
 type boundOf struct {
@@ -267,8 +333,14 @@ type boundOf struct {
 
 const boundsFor = time.Second
 
+// bounded is what a claim is given.
+type bounded struct {
+	arg wire.Arg
+	any bool
+}
+
 // list is the bounds in the order in which a claim wants them.
-func (b *bounds) list(now time.Time, lanes []claimLane, kinds []string) wire.Arg {
+func (b *bounds) list(now time.Time, lanes []claimLane, kinds []string) bounded {
 	list := wire.Bigints(len(lanes) * len(kinds))
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -280,14 +352,25 @@ func (b *bounds) list(now time.Time, lanes []claimLane, kinds []string) wire.Arg
 			list.Int(b.of[boundOf{l, kind}])
 		}
 	}
-	return list.Arg()
+	return bounded{list.Arg(), len(b.of) > 0}
 }
+
+// room is for how many jobs a claim of n makes room: about as many come as came last.
+func (b *bounds) room(n int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return min(n, b.lately+few)
+}
+
+// few is the least room that is made.
+const few = 4
 
 // learn notes what a claim found. One that did not fill up forgets all: it has come to the
 // end of what is due, and whatever comes next may lie below.
-func (b *bounds) learn(now time.Time, found []nexjob.Job, full bool) {
+func (b *bounds) learn(now time.Time, found []nexjob.Claimed, full bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.lately = len(found)
 	if !full {
 		b.of = nil
 		return
@@ -296,7 +379,7 @@ func (b *bounds) learn(now time.Time, found []nexjob.Job, full bool) {
 		b.of, b.since = make(map[boundOf]int64), now
 	}
 	for i := range found {
-		j := &found[i]
+		j := &found[i].Job
 		at := boundOf{claimLane{j.Queue, j.Priority}, j.Kind}
 		b.of[at] = max(b.of[at], j.DueAt.UnixMicro())
 	}

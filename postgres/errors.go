@@ -62,9 +62,10 @@ func passes(err error) bool {
 // fromDriver reports whether an error without a code came from the connection.
 func fromDriver(err error) bool {
 	var invalid *nexjob.InvalidError
-	return !errors.As(err, &invalid) && !errors.Is(err, nexjob.ErrClosed) && !errors.Is(err, nexjob.ErrClock) &&
+	var unreadable *pgconn.ParseConfigError
+	return !errors.As(err, &invalid) && !errors.As(err, &unreadable) && !errors.Is(err, nexjob.ErrClosed) && !errors.Is(err, nexjob.ErrClock) &&
 		!errors.Is(err, nexjob.ErrUnsupported) && !errors.Is(err, nexjob.ErrInTransaction) &&
-		!errors.Is(err, pgx.ErrTxClosed)
+		!errors.Is(err, pgx.ErrTxClosed) && !errors.Is(err, errNoStatements)
 }
 
 // unknown reports whether a statement that was sent may have been done although it
@@ -99,6 +100,8 @@ func wrap(verb string, err error) error {
 		err = fmt.Errorf("%w: %w", nexjob.ErrClock, err)
 	case code == codeNoTable || code == codeNoFunction || code == codeNoSchema:
 		err = fmt.Errorf("%w; bring the schema up to date with Migrate, or with nexjob migrate", err)
+	case code == codeNoStatement || code == codeStatementTwice:
+		err = &nexjob.TransientError{Err: fmt.Errorf("%w; if it happens again, %w", err, errNoStatements)}
 	case passes(err):
 		err = &nexjob.TransientError{Err: err}
 	}

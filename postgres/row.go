@@ -16,6 +16,7 @@ const (
 	flagStop
 	flagFamily // the storage's own: jobs wait for it, or did
 	flagTold
+	flagLookup // was Uncertain when it was claimed
 )
 
 // rest is what few jobs have, in the column more.
@@ -80,11 +81,15 @@ func (c *column) next() int {
 	return c.at - 1
 }
 
-func (c *column) int64() int64            { return c.row.Int64(c.next()) }
+func (c *column) int64() int64 { return c.row.Int64(c.next()) }
+
+// same reads a text that is most often the one before, which is kept then.
+func (c *column) same(before string) string { return c.row.Same(c.next(), before) }
+
 func (c *column) int() int                { return int(c.int64()) }
 func (c *column) text() string            { return c.row.Text(c.next()) }
 func (c *column) bytes() []byte           { return c.row.Bytes(c.next()) }
-func (c *column) bool() bool              { return c.row.Bool(c.next()) }
+func (c *column) bool() bool              { return c.int64() != 0 }
 func (c *column) id() nexjob.ID           { return c.row.UUID(c.next()) }
 func (c *column) duration() time.Duration { return time.Duration(c.int64()) }
 

@@ -77,19 +77,27 @@ func (b byJob) take(answers []nexjob.Settled) func(wire.Row) error {
 // settling is the hot statement's arguments, and which settlements it is about.
 func (s *Store) settling(now time.Time, ends []nexjob.Settlement) ([]wire.Arg, byJob) {
 	which := make(byJob, len(ends))
-	ids, fences, results := wire.UUIDs(len(ends)), wire.Bigints(len(ends)), wire.Byteas(len(ends), 0)
+	order := make([]int, 0, len(ends))
 	for i := range ends {
 		e := &ends[i]
 		if _, twice := which[e.Lease.Job]; twice || !plainEnd(e) {
 			continue
 		}
 		which[e.Lease.Job] = i
+		order = append(order, i)
+	}
+	slices.SortFunc(order, func(a, b int) int { return ends[a].Lease.Job.Compare(ends[b].Lease.Job) })
+	ids, fences, results := wire.UUIDs(len(order)), wire.Bigints(len(order)), wire.Byteas(len(order), 0)
+	for _, i := range order {
+		e := &ends[i]
 		ids.Bytes(e.Lease.Job[:])
 		fences.Int(e.Lease.Fence)
 		results.BytesOrNull(e.Result)
 	}
-	return []wire.Arg{wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), fences.Arg(), results.Arg(),
-		patienceArg(patience)}, which
+	return []wire.Arg{
+		wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), fences.Arg(), results.Arg(),
+		patienceArg(patience),
+	}, which
 }
 
 // settleLeft ends the other attempts: together, or, where somebody holds a row of one of
@@ -181,7 +189,7 @@ func (s *Store) renew(ctx context.Context, now time.Time, length time.Duration, 
 			return nil, err
 		}
 	}
-	s.beat(ctx, now)
+	s.beatOfRenewal(ctx, now, length)
 	for i := range answers {
 		missing = missing || answers[i].Status == 0
 	}

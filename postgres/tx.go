@@ -62,7 +62,7 @@ var (
 func (s *Store) Join(tx nexjob.Tx) (nexjob.Joined, error) {
 	switch t := tx.(type) {
 	case pgxTx:
-		j := &joined{store: s, on: pgxRunner{t.tx}}
+		j := &joined{store: s, on: pgxRunner(t)}
 		if n, ok := t.tx.(noter); ok {
 			j.work = n.notes()
 		}
@@ -128,18 +128,6 @@ func (j *joined) answers(ctx context.Context) bool {
 	return err == nil
 }
 
-// Clock reads the server's time on the transaction's own connection.
-func (j *joined) Clock(ctx context.Context) (now time.Time, err error) {
-	if j.store.clock != nil || j.store.closed.Load() {
-		return j.store.Clock(ctx)
-	}
-	_, err = session{sheet: j.store.sheet, on: j.on}.run(ctx, "clock", func(row wire.Row) error {
-		now = time.UnixMicro(row.Int64(0)).UTC()
-		return nil
-	})
-	return now, wrap("clock", explain(err))
-}
-
 // within runs one step in a unit. After an error the transaction can only be rolled back.
 func within[T any](ctx context.Context, j *joined, verb string, now time.Time, f work[T]) (T, error) {
 	var none T
@@ -188,6 +176,7 @@ func (j *joined) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJo
 			return u.Enqueue(ctx, jobs)
 		})
 	}
+	waited := j.store.wait()
 	if err := j.enter(ctx, now); err != nil {
 		return nil, wrap("enqueue", explain(err))
 	}
@@ -204,7 +193,7 @@ func (j *joined) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJo
 		return answers, nil
 	}
 	slices.Sort(left)
-	_, err := within(ctx, j, "enqueue", now, func(ctx context.Context, u *onewriter.Unit, _ *rows) (struct{}, error) {
+	_, err := within(ctx, j, "enqueue", waited.Add(now), func(ctx context.Context, u *onewriter.Unit, _ *rows) (struct{}, error) {
 		return struct{}{}, enqueueLeft(ctx, u, jobs, left, answers)
 	})
 	return answers, err
@@ -235,4 +224,17 @@ func (j *joined) Find(ctx context.Context, now time.Time, q nexjob.Query) (nexjo
 		return nexjob.Page{}, wrap("find", explain(err))
 	}
 	return page, nil
+}
+
+// Clock returns the server's time, by the transaction's own connection.
+func (j *joined) Clock(ctx context.Context) (time.Time, error) {
+	if j.store.clock != nil || j.store.closed.Load() {
+		return j.store.Clock(ctx)
+	}
+	var now time.Time
+	_, err := session{sheet: j.store.sheet, on: j.on}.run(ctx, "clock", func(row wire.Row) error {
+		now = time.UnixMicro(row.Int64(0)).UTC()
+		return nil
+	})
+	return now, wrap("clock", explain(err))
 }

@@ -68,6 +68,14 @@ SELECT
       AND d.due_at IS NOT NULL AND d.state IN (1, 4) AND d.due_at <= ?1),
   (SELECT number FROM nexjob_meta WHERE name = 'pulse')
 
+-- name: next due
+-- The first due time after now: of each queue, priority and kind, then of them all.
+SELECT min((SELECT d.due_at FROM nexjob_jobs d INDEXED BY nexjob_jobs_due
+  WHERE d.queue = q.value AND d.priority = p.value AND d.kind = k.value
+    AND d.due_at IS NOT NULL AND d.state IN (1, 4) AND d.due_at > ?1
+  ORDER BY d.due_at LIMIT 1))
+FROM json_each(?2) q CROSS JOIN json_each('[1,2,3,4]') p CROSS JOIN json_each(?3) k
+
 -- name: jobs leased
 SELECT {job} FROM nexjob_jobs j INDEXED BY nexjob_jobs_lease
 WHERE j.lease_until <= ? ORDER BY j.lease_until, j.id LIMIT ?

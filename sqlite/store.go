@@ -70,6 +70,8 @@ type Store struct {
 var (
 	_ nexjob.Storage = (*Store)(nil)
 	_ nexjob.Ringer  = (*Store)(nil)
+
+	_ nexjob.Forecaster = (*Store)(nil)
 )
 
 // Open opens or makes the file and brings its schema up to date. The path is a
@@ -219,6 +221,17 @@ func (s *Store) Find(ctx context.Context, now time.Time, q nexjob.Query) (nexjob
 // Count tallies jobs; see nexjob.Archive.
 func (s *Store) Count(ctx context.Context, now time.Time, q nexjob.Query) ([]nexjob.Tally, error) {
 	return read(ctx, s, "count", now, func(in *session) ([]nexjob.Tally, error) { return in.count(ctx, now, &q) })
+}
+
+// NextDue returns when the next job falls due; see nexjob.Forecaster.
+func (s *Store) NextDue(ctx context.Context, now time.Time, queues, kinds []string) (time.Time, error) {
+	return read(ctx, s, "next due", now, func(in *session) (next time.Time, _ error) {
+		err := in.each(ctx, "next due", func(v values) error {
+			next = v.time(0)
+			return nil
+		}, now.UnixMicro(), jsonNames(queues), jsonNames(kinds))
+		return next, err
+	})
 }
 
 // Entries returns unexpired entries by name; see nexjob.Registry.

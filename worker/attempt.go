@@ -13,7 +13,7 @@ import (
 // newAttempt makes an attempt of a claim that was asked for at asked on our clock,
 // which was now in the storage's time.
 func (w *Worker) newAttempt(c *nexjob.Claimed, asked, now time.Time) *attempt {
-	a := &attempt{lease: c.Job.Lease(), until: c.Job.LeaseUntil, phase: running, live: true}
+	a := &attempt{lease: c.Job.Lease(), until: c.Job.LeaseUntil, cancel: func(error) {}}
 	if a.until.IsZero() {
 		a.until = now.Add(w.options.Lease)
 	}
@@ -25,40 +25,33 @@ func (w *Worker) newAttempt(c *nexjob.Claimed, asked, now time.Time) *attempt {
 	return a
 }
 
-// start has the crew run an attempt's handler.
-func (w *Worker) start(base context.Context, a *attempt) {
-	if a.handler == nil {
-		a.phase, a.live = settling, false
-		w.board.add(a, 0, 0, nil, nil)
-		w.log.Error("claim given back", "worker", w.name, "job", a.lease.Job.String(), "error", errStrayKind.Error())
-		w.settler.add(a, nexjob.Settlement{
-			Lease: a.lease, As: nexjob.EndSnoozed, Delay: time.Minute, Error: errStrayKind.Error(),
-		})
-		w.crowd.left(a)
-		return
-	}
-	timeout := a.run.job.Timeout
-	if timeout == 0 {
-		timeout = w.options.Timeout
-	}
+// prepare makes what an attempt needs that is about to run, and returns its handler's
+// context. The board is locked.
+func (w *Worker) prepare(base context.Context, a *attempt) context.Context {
 	ctx, cancel := context.WithCancelCause(base)
 	a.cancel, a.started = cancel, time.Now()
-	w.board.add(a, timeout, w.options.Grace, func() {
+	a.lapse = time.AfterFunc(time.Until(a.held), func() {
 		const why = "it could not be renewed before it ended"
 		w.countLost(a, why, w.board.lapsed(a, why))
-	}, func() { w.abandonTimedOut(a, timeout) })
-	w.stats.count(func(c *Counts) { c.Claimed++ })
-	w.crew.run(base, func() {
-		defer cancel(nil)
-		ctx, gate := nexjob.WithOpenTx(ctx)
-		a.run.gate = gate
-		if timeout > 0 {
-			var stopTimer context.CancelFunc
-			ctx, stopTimer = context.WithTimeoutCause(ctx, timeout, ErrTimeout)
-			defer stopTimer()
-		}
-		w.work(ctx, a)
 	})
+	if timeout := a.run.timeout(); timeout > 0 {
+		a.grace = max(w.options.Grace, time.Millisecond)
+		a.overdue = time.AfterFunc(timeout+w.options.Grace, func() { w.abandonTimedOut(a, timeout) })
+	}
+	return ctx
+}
+
+// attempt runs an attempt's handler under its time-out.
+func (w *Worker) attempt(ctx context.Context, a *attempt) {
+	defer a.cancel(nil)
+	w.stats.count(func(c *Counts) { c.Claimed++ })
+	ctx, a.run.gate = nexjob.WithOpenTx(ctx)
+	if timeout := a.run.timeout(); timeout > 0 {
+		var stopTimer context.CancelFunc
+		ctx, stopTimer = context.WithTimeoutCause(ctx, timeout, ErrTimeout)
+		defer stopTimer()
+	}
+	w.work(ctx, a)
 }
 
 // work calls the handler. Whatever the handler does to its goroutine, its attempt

@@ -13,7 +13,8 @@ import (
 type phase uint8
 
 const (
-	running    phase = iota + 1 // its handler runs under a lease that is renewed
+	waiting    phase = iota + 1 // it waits for a slot under a lease that is renewed
+	running                     // its handler runs under such a lease
 	completing                  // a transaction of its own asks for its success
 	settling                    // how it ended waits to be written
 	over                        // nothing more is written for it
@@ -23,13 +24,14 @@ const (
 // belong to the board.
 type attempt struct {
 	lease   nexjob.Lease
-	handler *handler // nil for a claim that is given back unrun
+	handler *handler // nil for a kind that was not asked for
 	run     *Run
-	cancel  context.CancelCauseFunc // of the handler's context
+	cancel  context.CancelCauseFunc // of the handler's context; it does nothing before there is one
 	started time.Time
 	crowd   int // that it started in; 0: none
 
 	phase   phase
+	startBy time.Time     // while it waits: it is not started later
 	live    bool          // the handler's goroutine has not ended
 	until   time.Time     // the lease's end in the storage's time
 	ends    time.Time     // the same moment on our own monotonic clock
@@ -50,30 +52,15 @@ type board struct {
 	attempts map[nexjob.Lease]*attempt
 	live     int           // handlers that have not ended: each holds a slot
 	open     int           // attempts that are not over
+	stock    []*attempt    // those that wait for a slot, in the order in which they start
+	closed   bool          // nothing waits any more
+	pace     pace          // of the handlers
 	changed  chan struct{} // closed at the next change, while somebody waits
+
+	wall func() time.Time // the host's clock, which goes on while the machine sleeps
 }
 
-func newBoard() *board { return &board{attempts: make(map[nexjob.Lease]*attempt)} }
-
-// add takes an attempt in. lapsed runs when its lease was to end while the handler
-// runs, late when timeout and grace are over (timeout 0: never).
-func (b *board) add(a *attempt, timeout, grace time.Duration, lapsed, late func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.attempts[a.lease] = a
-	b.open++
-	if a.live {
-		b.live++
-	}
-	if a.phase != running {
-		return
-	}
-	a.grace, a.held = max(grace, time.Millisecond), a.ends
-	a.lapse = time.AfterFunc(time.Until(a.held), lapsed)
-	if timeout > 0 {
-		a.overdue = time.AfterFunc(timeout+grace, late)
-	}
-}
+func newBoard() *board { return &board{attempts: make(map[nexjob.Lease]*attempt), wall: time.Now} }
 
 // running returns how many handlers run, stuck ones included.
 func (b *board) running() int {
@@ -112,7 +99,7 @@ func (b *board) renewable() []*attempt {
 	defer b.mu.Unlock()
 	list := make([]*attempt, 0, len(b.attempts))
 	for _, a := range b.attempts {
-		if a.phase == running {
+		if a.phase == waiting || a.phase == running {
 			list = append(list, a)
 		}
 	}
@@ -123,11 +110,14 @@ func (b *board) renewable() []*attempt {
 func (b *board) renewed(a *attempt, until, ends time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if a.phase != running {
-		return
+	switch a.phase {
+	case waiting:
+		a.until, a.ends = until, ends
+	case running:
+		a.until, a.ends, a.held = until, ends, ends
+		a.lapse.Reset(time.Until(a.held))
+	case completing, settling, over:
 	}
-	a.until, a.ends, a.held = until, ends, ends
-	a.lapse.Reset(time.Until(a.held))
 }
 
 // busy notes that a lease's row is locked, so that nobody can have taken the lease
@@ -157,9 +147,8 @@ func (b *board) phaseOf(a *attempt) phase {
 	return a.phase
 }
 
-// lose ends a running attempt whose lease is gone and tells its handler. Only one
-// that runs can lose it: what is completing is asked about when it returns, what is
-// settling is judged by the fence.
+// lose ends an attempt whose lease is gone, and tells its handler if it runs. What is
+// completing is asked about when it returns, what is settling is judged by the fence.
 func (b *board) lose(a *attempt, why string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -175,10 +164,14 @@ func (b *board) lapsed(a *attempt, why string) bool {
 }
 
 func (b *board) loseLocked(a *attempt, why string) bool {
-	if a.phase != running {
+	switch a.phase {
+	case waiting:
+		b.dropLocked(a)
+	case running:
+		b.tellLocked(a, nexjob.ErrLeaseLost, why)
+	case completing, settling, over:
 		return false
 	}
-	b.tellLocked(a, nexjob.ErrLeaseLost, why)
 	b.overLocked(a)
 	return true
 }
@@ -310,6 +303,7 @@ func (b *board) returned(a *attempt) {
 	defer b.mu.Unlock()
 	a.live = false
 	b.live--
+	b.pace.returned(time.Now())
 	if a.phase == over {
 		delete(b.attempts, a.lease)
 	}

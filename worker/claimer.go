@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/nexjob/nexjob"
@@ -16,7 +15,8 @@ import (
 // crash.
 const maxClaim = 500
 
-// claimer takes jobs for the free slots until stop ends. Calls run under base: a
+// claimer takes jobs for the free slots, and as many ahead as are soon started, until
+// stop ends. Calls run under base: a
 // claim that is under way when the worker stops is waited for, because the jobs of
 // a lost answer could only be recovered as crashes.
 func (w *Worker) claimer(stop, base context.Context) {
@@ -28,30 +28,36 @@ func (w *Worker) claimer(stop, base context.Context) {
 	failures := 0           // claims that failed in a row
 	var notBefore time.Time // the back-off of a failure
 	var gathering rules.Gathering
-	var asked, poll time.Time
+	forecast := forecast{by: w.forecaster()}
+	var last look
+	var poll time.Time
 	for stop.Err() == nil {
-		free := 0
+		w.fill(base) // slots that SetSlots added, or whose goroutine a handler ended
+		room := 0
 		if want && !time.Now().Before(notBefore) {
-			free = w.freeSlots()
+			room = w.room()
 		}
-		if free > 0 {
-			// Handlers that are about to return free their slots for the same claim.
+		if room > 0 {
+			// Handlers that are about to return make room for the same claim.
 			w.crowd.await()
-			free = gathering.Gather(time.Now, w.freeSlots, maxClaim)
-			asked = time.Now()
-			got, err := w.claim(stop, base, free)
+			room = gathering.Gather(time.Now, w.room, maxClaim)
+			var err error
+			last, err = w.claim(stop, base, room)
 			switch {
 			case err != nil:
 				failures++
 				notBefore = time.Now().Add(backoff(failures, min(5*time.Second, w.options.Lease)))
 				timer.Reset(time.Until(notBefore))
-			case got == free:
+			case last.got == room:
 				failures = 0
 				continue // where so many came, there may be more
 			default:
 				failures, want = 0, false
 				poll = time.Now().Add(jittered(w.options.Poll))
-				timer.Reset(w.untilNextLook(asked, poll))
+				if due := w.foresee(stop, &forecast, last); !due.IsZero() && due.Before(poll) {
+					poll = due
+				}
+				timer.Reset(w.untilNextLook(last.asked, poll))
 			}
 		}
 		select {
@@ -63,7 +69,7 @@ func (w *Worker) claimer(stop, base context.Context) {
 			want = true
 		case <-w.wake:
 			if !want {
-				timer.Reset(w.untilNextLook(asked, poll))
+				timer.Reset(w.untilNextLook(last.asked, poll))
 			}
 		}
 	}
@@ -79,64 +85,58 @@ func (w *Worker) listen() (rings <-chan struct{}, stop func()) {
 	return nil, func() {}
 }
 
-// freeSlots returns how many jobs may be claimed: never more than can start at
-// once, and none while settlements pile up that cannot be written.
-func (w *Worker) freeSlots() int {
+// room returns how many jobs may be claimed: never more than can start soon, and none
+// while settlements pile up that cannot be written.
+func (w *Worker) room() int {
 	slots := int(w.slots.Load())
 	if w.board.pilesUp(max(2*slots, maxClaim)) {
 		return 0
 	}
-	return min(max(slots-w.board.running(), 0), maxClaim)
+	return min(w.board.room(slots, w.prefetch(slots)), maxClaim)
 }
 
-// untilNextLook returns the time until the next poll, or until the first due time
-// that the claim made at asked could not see yet.
-func (w *Worker) untilNextLook(asked, poll time.Time) time.Duration {
-	if due, ok := w.dues.next(asked); ok && due.Before(poll) {
-		poll = due
-	}
-	return max(time.Until(poll), 0)
+// look is a claim that was answered.
+type look struct {
+	asked time.Time // when, on our clock
+	now   time.Time // the same moment in the storage's time
+	got   int       // how many jobs came
 }
 
-// claim asks for n jobs and starts their handlers. The answer is how many came.
-func (w *Worker) claim(stop, base context.Context, n int) (int, error) {
+// claim asks for n jobs and has their handlers started.
+func (w *Worker) claim(stop, base context.Context, n int) (look, error) {
 	ctx, cancel := context.WithTimeout(base, w.options.Lease/3)
 	defer cancel()
-	var (
-		claimed []nexjob.Claimed
-		asked   time.Time // on our clock
-		now     time.Time // the same moment in the storage's time
-	)
+	var claimed []nexjob.Claimed
+	var l look
 	err := w.clock.Do(ctx, func(storageNow time.Time) error {
-		asked, now = time.Now(), storageNow
+		l.asked, l.now = time.Now(), storageNow
 		var err error
 		claimed, err = w.store.Claim(ctx, storageNow, w.claimRequest(n))
 		return err
 	})
 	if err != nil {
 		w.storageFailed("claim", fmt.Errorf("worker: claim: %w", err))
-		return 0, err
+		return l, err
 	}
 	w.stats.claimed()
-	if len(claimed) == 0 {
-		return 0, nil
+	if l.got = len(claimed); l.got == 0 {
+		return l, nil
 	}
 	attempts := make([]*attempt, len(claimed))
 	for i := range claimed {
-		attempts[i] = w.newAttempt(&claimed[i], asked, now)
+		attempts[i] = w.newAttempt(&claimed[i], l.asked, l.now)
 	}
 	switch {
 	case stop.Err() != nil:
 		w.giveBack(attempts, "the worker is stopping")
-		return len(claimed), nil
-	case time.Since(asked) > w.options.Lease/3:
+		return l, nil
+	case time.Since(l.asked) > w.options.Lease/3:
 		attempts = w.renewLate(base, attempts)
 	}
+	attempts = slices.DeleteFunc(attempts, w.stray)
 	w.crowd.gather(attempts)
-	for _, a := range attempts {
-		w.start(base, a)
-	}
-	return len(claimed), nil
+	w.stock(base, attempts)
+	return l, nil
 }
 
 func (w *Worker) claimRequest(n int) nexjob.ClaimRequest {
@@ -205,101 +205,29 @@ func (w *Worker) renewLate(base context.Context, attempts []*attempt) []*attempt
 
 // giveBack settles claims that are not run, without spending anything.
 func (w *Worker) giveBack(attempts []*attempt, why string) {
+	if len(attempts) == 0 {
+		return
+	}
 	for _, a := range attempts {
-		a.phase, a.live = settling, false
-		w.board.add(a, 0, 0, nil, nil)
+		w.board.turnBack(a)
 		w.settler.add(a, nexjob.Settlement{Lease: a.lease, As: nexjob.EndInterrupted, Error: "not started: " + why})
 	}
 	w.stats.count(func(c *Counts) { c.ClaimsDropped += int64(len(attempts)) })
-	w.log.Warn("claims given back unrun", "worker", w.name, "jobs", len(attempts), "reason", why)
+	w.log.Info("claims given back unrun", "worker", w.name, "jobs", len(attempts), "reason", why)
 }
 
 // errStrayKind marks a claim of a kind that was not asked for.
 var errStrayKind = errors.New("worker: the storage answered a claim with a kind that was not asked for")
 
-// dues are the known times, on our clock, at which jobs fall due: retries that this
-// worker wrote, and what the scout saw. A time that proves wrong costs one claim.
-type dues struct {
-	mu    sync.Mutex
-	times []time.Time // in order
-}
-
-// maxDues bounds what is remembered; the poll finds the rest.
-const maxDues = 1024
-
-// add notes that a job falls due.
-func (d *dues) add(at time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.times) >= maxDues {
-		return
+// stray gives back a claim of a kind that has no handler here, and reports whether it did.
+func (w *Worker) stray(a *attempt) bool {
+	if a.handler != nil {
+		return false
 	}
-	// Engines keep whole microseconds, so a claim at the very instant could still
-	// find the job a fraction ahead of its time.
-	at = at.Add(time.Millisecond)
-	i, _ := slices.BinarySearchFunc(d.times, at, time.Time.Compare)
-	d.times = slices.Insert(d.times, i, at)
-}
-
-// next returns the earliest time that lies after now and forgets those before.
-func (d *dues) next(now time.Time) (time.Time, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	ahead := slices.IndexFunc(d.times, func(at time.Time) bool { return at.After(now) })
-	if ahead < 0 {
-		ahead = len(d.times)
-	}
-	d.times = slices.Delete(d.times, 0, ahead)
-	if len(d.times) == 0 {
-		return time.Time{}, false
-	}
-	return d.times[0], true
-}
-
-// scout looks ahead for the earliest job that falls due, so that delayed jobs and
-// other workers' retries start on time and not at the poll. It spends at most a
-// thousandth of its time in the storage: where a count is dear, polls must do.
-func (w *Worker) scout(ctx context.Context) {
-	wait := w.options.Poll
-	for pause(ctx, jittered(wait)) {
-		if w.freeSlots() == 0 {
-			continue
-		}
-		before := time.Now()
-		due, err := w.earliestDue(ctx)
-		if err != nil {
-			if ctx.Err() == nil {
-				w.stats.failed(err)
-			}
-			wait = 10 * w.options.Poll
-			continue
-		}
-		wait = max(w.options.Poll, 1000*time.Since(before))
-		if !due.IsZero() && time.Until(due) < 2*wait {
-			w.dues.add(due)
-			w.kick()
-		}
-	}
-}
-
-// earliestDue returns when the next scheduled job that this worker serves falls
-// due, on our clock; zero means that there is none.
-func (w *Worker) earliestDue(ctx context.Context) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.options.Lease/3)
-	defer cancel()
-	var earliest time.Time
-	err := w.clock.Do(ctx, func(now time.Time) error {
-		at := time.Now()
-		tallies, err := w.store.Count(ctx, now, nexjob.Query{
-			Kinds: w.kinds, Queues: w.queueOrder(), States: []nexjob.State{nexjob.Scheduled},
-		})
-		for _, t := range tallies {
-			due := at.Add(t.OldestDue.Sub(now))
-			if !t.OldestDue.IsZero() && (earliest.IsZero() || due.Before(earliest)) {
-				earliest = due
-			}
-		}
-		return err
+	w.board.turnBack(a)
+	w.log.Error("claim given back", "worker", w.name, "job", a.lease.Job.String(), "error", errStrayKind.Error())
+	w.settler.add(a, nexjob.Settlement{
+		Lease: a.lease, As: nexjob.EndSnoozed, Delay: time.Minute, Error: errStrayKind.Error(),
 	})
-	return earliest, err
+	return true
 }

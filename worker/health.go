@@ -16,6 +16,7 @@ type Health struct {
 
 	Slots     int
 	Busy      int     // slots taken, stuck handlers included
+	Waiting   int     // jobs claimed ahead, leased and not started
 	Unsettled int     // attempts whose end is not written yet
 	Stuck     []Stuck // handlers that ignore that their context has ended
 
@@ -38,8 +39,8 @@ type Counts struct {
 	Uncertain   int64
 	Cancelled   int64
 
-	ClaimsDropped      int64 // claims given back unrun: the answer came too late, or the worker was stopping
-	LeasesLost         int64 // handlers that were told that their lease is lost
+	ClaimsDropped      int64 // claims given back unrun: late, no slot came free in time, or the worker was stopping
+	LeasesLost         int64 // leases lost before the handler returned, or was started
 	StaleWritesRefused int64 // settlements and receipts that the fence refused
 	LetGo              int64 // settlements that could not be written before their lease ended
 	TimedOut           int64 // attempts settled while their handler ignored the time-out
@@ -106,7 +107,7 @@ func (w *Worker) Health() Health {
 		Slots: int(w.slots.Load()),
 	}
 	w.mu.Unlock()
-	h.Busy, h.Unsettled = w.board.running(), w.board.unsettled()
+	h.Busy, h.Waiting, h.Unsettled = w.board.running(), w.board.waiting(), w.board.unsettled()
 	h.Stuck = w.board.stuck(w.options.Grace, false)
 	w.stats.mu.Lock()
 	defer w.stats.mu.Unlock()

@@ -29,6 +29,9 @@ func (r *Run) enter(ctx context.Context, name, item string, inTx bool) error {
 		return Permanent(errors.New("the run has used this name already; " +
 			"give each step and effect a name of its own, or tell the turns of a loop apart by Item"))
 	}
+	if r.used == nil {
+		r.used = make(map[string]bool)
+	}
 	r.used[slot] = true
 	return nil
 }
@@ -201,7 +204,7 @@ func (r *Run) recorded(answer *nexjob.Recorded) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.receipts[answer.Standing.Slot()] = answer.Standing
+	r.keep(answer.Standing)
 }
 
 // Step computes something once in an operation: its result is kept, as JSON, and a

@@ -14,6 +14,16 @@ import (
 type Options struct {
 	// Slots is how many handlers run at once; default 10. SetSlots changes it.
 	Slots int
+	// Prefetch is how many jobs may be claimed beyond the free slots, so that handlers
+	// need not wait for the way to the storage: leased to this worker and waiting in it.
+	// Default as many as Slots; negative none; one claim takes 500 at most in all.
+	//
+	// It is a limit. While handlers take longer than a tenth of a second, jobs are claimed
+	// for free slots alone. Else no more are claimed ahead than start within 50 ms, at the
+	// pace of the last quarter of a second: that long a job may wait although another worker
+	// is idle, or although a more urgent one was enqueued after the claim. If no slot comes
+	// free for a second, or for a third of Lease, they are given back, which costs nothing.
+	Prefetch int
 	// Name is for people; each worker adds a part of its own, so that replicas
 	// with one name are told apart. Default the host's name.
 	Name string

@@ -8,7 +8,7 @@ import (
 	"github.com/nexjob/nexjob"
 )
 
-// renewer keeps the leases of running handlers, a round each third of a lease. It
+// renewer keeps the leases of handlers that run and of jobs that wait for a slot, a round each third of a lease. It
 // has a goroutine of its own, so busy handlers cannot starve it.
 func (w *Worker) renewer(ctx context.Context) {
 	round := time.NewTicker(w.options.Lease / 3)
@@ -26,7 +26,7 @@ func (w *Worker) renewer(ctx context.Context) {
 			left = w.renew(ctx, w.board.renewable())
 			w.reportStuck()
 		case <-again.C:
-			left = w.renew(ctx, stillRunning(w.board, left))
+			left = w.renew(ctx, stillLeased(w.board, left))
 		}
 		if len(left) > 0 {
 			again.Reset(w.options.Lease / 15)
@@ -34,10 +34,10 @@ func (w *Worker) renewer(ctx context.Context) {
 	}
 }
 
-func stillRunning(b *board, attempts []*attempt) []*attempt {
+func stillLeased(b *board, attempts []*attempt) []*attempt {
 	kept := attempts[:0:0]
 	for _, a := range attempts {
-		if b.phaseOf(a) == running {
+		if p := b.phaseOf(a); p == waiting || p == running {
 			kept = append(kept, a)
 		}
 	}
@@ -77,22 +77,31 @@ func (w *Worker) renew(ctx context.Context, attempts []*attempt) (left []*attemp
 		switch answer := answers[i]; answer.Status {
 		case nexjob.Renewed:
 			w.board.renewed(a, until, ends)
-			if answer.Stop {
-				w.board.tell(a, nexjob.ErrStopped, "its job was cancelled")
-			}
+			w.stopIf(answer.Stop, a)
 		case nexjob.Lost:
 			w.lost(a, "its job was claimed again, has ended, or is gone")
 		case nexjob.Busy:
 			left = append(left, a)
 			w.board.busy(a, time.Now().Add(w.options.Lease/3))
-			if answer.Stop {
-				w.board.tell(a, nexjob.ErrStopped, "its job was cancelled")
-			}
+			w.stopIf(answer.Stop, a)
 		default:
 			left = append(left, a)
 		}
 	}
 	return left
+}
+
+// stopIf ends an attempt whose job was cancelled: one that runs is told, one that waits
+// for a slot is settled without having run.
+func (w *Worker) stopIf(asked bool, a *attempt) {
+	const why = "its job was cancelled"
+	switch {
+	case !asked:
+	case w.board.withdraw(a):
+		w.settler.add(a, nexjob.Settlement{Lease: a.lease, As: nexjob.EndCancelled, Error: "not started: " + why})
+	default:
+		w.board.tell(a, nexjob.ErrStopped, why)
+	}
 }
 
 // callRenew asks the storage to extend leases by a whole lease from now. until is

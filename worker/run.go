@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nexjob/nexjob"
@@ -20,8 +21,8 @@ type Run struct {
 	worker  *Worker
 	attempt *attempt
 	job     nexjob.Job
-	lookup  bool                // the job was Uncertain: its effect asks before it sends
-	logger  func() *slog.Logger // made when it is first asked for
+	lookup  bool                        // the job was Uncertain: its effect asks before it sends
+	logger  atomic.Pointer[slog.Logger] // made when it is first asked for
 	gate    *nexjob.OpenTx
 	group   group
 
@@ -35,18 +36,19 @@ type Run struct {
 }
 
 func newRun(w *Worker, a *attempt, c *nexjob.Claimed) *Run {
-	r := &Run{
-		worker: w, attempt: a, job: c.Job, lookup: c.Lookup,
-		receipts: make(map[string]nexjob.Receipt, len(c.Receipts)), used: make(map[string]bool),
-	}
+	r := &Run{worker: w, attempt: a, job: c.Job, lookup: c.Lookup}
 	for _, receipt := range c.Receipts {
-		r.receipts[receipt.Slot()] = receipt
+		r.keep(receipt)
 	}
-	r.logger = sync.OnceValue(func() *slog.Logger {
-		return w.log.With("job", r.job.ID.String(), "operation", r.job.Operation.String(), "kind", r.job.Kind,
-			"key", r.job.Key, "attempt", r.Try(), "fence", r.job.Fence)
-	})
 	return r
+}
+
+// keep remembers a receipt. The caller holds the run's lock, or has the run for itself.
+func (r *Run) keep(receipt nexjob.Receipt) {
+	if r.receipts == nil { // most runs have none
+		r.receipts = make(map[string]nexjob.Receipt)
+	}
+	r.receipts[receipt.Slot()] = receipt
 }
 
 // JobID returns the job's ID.
@@ -90,7 +92,15 @@ func (r *Run) Meta() map[string]string { return maps.Clone(r.job.Meta) }
 
 // Logger returns a logger whose every line carries job, operation, kind, key,
 // attempt and fence.
-func (r *Run) Logger() *slog.Logger { return r.logger() }
+func (r *Run) Logger() *slog.Logger {
+	if made := r.logger.Load(); made != nil {
+		return made
+	}
+	made := r.worker.log.With("job", r.job.ID.String(), "operation", r.job.Operation.String(), "kind", r.job.Kind,
+		"key", r.job.Key, "attempt", r.Try(), "fence", r.job.Fence)
+	r.logger.CompareAndSwap(nil, made)
+	return r.logger.Load()
+}
 
 // Next adds a job that is enqueued together with this one's success, in the same
 // step, and not at all if the attempt ends otherwise. Mistakes are answered here; a
@@ -149,6 +159,14 @@ func (r *Run) SetResult(value any) error {
 // not end when the handler returns, so f must not wait for what only the handler does.
 func (r *Run) Go(f func() error) { r.group.start(r.worker, f) }
 
+// timeout returns how long the handler may take; 0 is for ever.
+func (r *Run) timeout() time.Duration {
+	if r.job.Timeout != 0 {
+		return r.job.Timeout
+	}
+	return r.worker.options.Timeout
+}
+
 // open answers an error when nothing may be added to the attempt any more.
 func (r *Run) open() error {
 	switch r.worker.board.phaseOf(r.attempt) {
@@ -156,7 +174,7 @@ func (r *Run) open() error {
 		return nil
 	case completing:
 		return errAfterCompletion
-	case settling, over:
+	case waiting, settling, over:
 		return nexjob.ErrLeaseLost
 	}
 	return nexjob.ErrLeaseLost

@@ -27,6 +27,7 @@ type sending struct {
 var (
 	errNotFirst = errors.New("another attempt was first")
 	errNoTime   = errors.New("too little of the lease is left to send it; nothing was sent")
+	errThawed   = errors.New("the machine slept, or its clock was set; nothing was sent")
 	errSentLong = errors.New("it was still being sent when the lease was about to end")
 )
 
@@ -69,6 +70,9 @@ func (s *sending) intend(ctx context.Context, turn int, standing *nexjob.Receipt
 	before, last := s.run.sendBefore()
 	if time.Until(last) < s.run.worker.sendMargin() {
 		return nil, errNoTime
+	}
+	if s.thawed(ctx, last) {
+		return nil, errThawed
 	}
 	intent := nexjob.Receipt{
 		Operation: s.run.job.Operation, Sort: nexjob.EffectReceipt, Name: s.name, Item: s.item, Turn: turn,
@@ -119,6 +123,8 @@ func (s *sending) call(
 		err = NotSent(context.Cause(ctx))
 	} else if limited.Err() != nil {
 		err = NotSent(errNoTime)
+	} else if s.thawed(ctx, last) {
+		err = NotSent(errThawed)
 	} else if value, err = s.send(watched, intent.OutsideKey); err == nil {
 		return s.confirm(ctx, intent, value)
 	}
@@ -129,6 +135,18 @@ func (s *sending) call(
 		return nil, s.refuse(ctx, intent, err)
 	}
 	return nil, s.unknown(intent, "it was sent, and what came of it is not known", err)
+}
+
+// thawed reports whether the machine has slept since the lease was granted or renewed.
+// Its monotonic clock stood still meanwhile, so that a deadline reckoned before may lie
+// ahead although the time is over, and another worker may be at the same effect. What is
+// known of the storage's time is as old, so it is read again.
+func (s *sending) thawed(ctx context.Context, last time.Time) bool {
+	slept := s.run.worker.board.slept(last)
+	if slept {
+		s.run.worker.readClock(ctx)
+	}
+	return slept
 }
 
 // refuse records that the effect did not happen: a later try uses the next key. If

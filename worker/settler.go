@@ -240,7 +240,7 @@ func (s *settler) written(ctx context.Context, p pending, answer nexjob.Settled,
 		}
 	}
 	if p.end.Delay > 0 {
-		w.dues.add(at.Add(p.end.Delay))
+		w.dues.add(at.Add(p.end.Delay + fraction))
 	}
 	var counted func(*Counts) *int64
 	switch became(p.end.As, answer.State) {

@@ -158,10 +158,10 @@ func (w *Worker) setSlots(n int) {
 	w.crew.keep(int64(n))
 }
 
-// Run works until ctx ends, then stops gracefully: it claims nothing more, leaves
-// running handlers nine tenths of Options.ShutdownTimeout to return, ends their
-// contexts with nexjob.ErrShutdown, gives back what is left without spending a try,
-// and returns in time. It returns nil after a stop that left nothing behind,
+// Run works until ctx ends, then stops gracefully: it claims nothing more, gives
+// back what it has claimed ahead, leaves running handlers nine tenths of
+// Options.ShutdownTimeout to return, ends their contexts with nexjob.ErrShutdown, gives
+// back what is left without spending a try, and returns in time. It returns nil after a stop that left nothing behind,
 // *StopError with the jobs that it could not wait for, or the mistakes that were
 // made in New and Handle. A worker runs once.
 //
@@ -178,7 +178,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	var lanes, claimers sync.WaitGroup
 	claimers.Go(func() { w.claimer(claims, base) })
 	lanes.Go(claimers.Wait)
-	lanes.Go(func() { w.scout(claims) })
+	if w.forecaster() == nil {
+		lanes.Go(func() { w.scout(claims) })
+	}
 	lanes.Go(func() { w.upkeep(claims) })
 	lanes.Go(func() { w.renewer(base) })
 	lanes.Go(func() { w.settler.work(base) })
@@ -280,6 +282,7 @@ func (w *Worker) stop(base context.Context, claimersEnded <-chan struct{}) error
 	rest := min(whole/10, 3*time.Second)
 	w.log.Info("worker stopping", "worker", w.name, "busy", w.board.running())
 
+	w.giveBack(w.board.closeStock(), "the worker is stopping")
 	none := func() bool { return w.board.live == 0 && w.board.open == 0 }
 	quiet := waitFor(claimersEnded, end.Add(-rest)) && w.board.await(end.Add(-rest), none)
 	if !quiet {
@@ -319,7 +322,7 @@ func (w *Worker) giveUp(end time.Time) []Left {
 			l.Why = "its transaction is still open"
 		case settling:
 			l.Why = "its settlement could not be written"
-		case running, over:
+		case waiting, running, over:
 			l.GivenBack = given[a]
 		}
 		left = append(left, l)

@@ -22,13 +22,21 @@ func newDemo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See it work: a shop does everything once, though its workers are killed and frozen",
-		Long: `Runs a small shop on one SQLite file. Orders arrive, some more than once and from
+		Long: `Runs a small shop on one database. Orders arrive, some more than once and from
 two processes; each is charged at a payment provider over HTTP and gets its invoice,
 each customer gets one welcome mail over SMTP, and another system is told of each paid
 order by webhook. Meanwhile worker processes are killed (SIGKILL) in the middle of a
 charge, a mail or a webhook and started again, or frozen (SIGSTOP) past their lease
 and thawed, and the services drop connections and answer with errors. Then it counts
 from the records of provider, mailbox and receiver, and from the invoices.
+
+The database is named by --store alone:
+  sqlite         a SQLite file of the demo's own, which is the default
+  postgres       a PostgreSQL server of the demo's own, from Debian's package postgresql;
+                 --server-restarts kills it in the middle too
+  postgres://USER@HOST/DATABASE
+                 your server, in a schema of the demo's own, which is dropped at the end
+                 unless --keep is given; the user must be allowed to make one
 
 Exit code 0: each order was charged and invoiced exactly once, each customer mailed
 once, each event delivered once, nothing is lost or uncertain, and every kill and
@@ -46,6 +54,9 @@ mail leaves this machine.`,
 				o.Seed = uint64(time.Now().UnixMicro())
 			}
 			if err := demoGiven(cmd); err != nil {
+				return err
+			}
+			if err := demoStore(cmd, &o); err != nil {
 				return err
 			}
 			ctx, progress, stop := heard(cmd.Context(), cmd.ErrOrStderr())
@@ -73,6 +84,7 @@ mail leaves this machine.`,
 		"(default: one for every five kills, and at least one)")
 	f.Lookup("freezes").DefValue = "0" // which help leaves out; the text says it
 	f.IntVar(&o.Workers, "workers", 2, "how many worker processes work at once")
+	f.IntVar(&o.ServerRestarts, "server-restarts", 0, "with --store postgres: how often to kill the database's server and start it again")
 	f.StringVar(&o.Input, "input", "", "JSON Lines file of orders, - for standard input (default: twelve that ship with it)")
 	f.Uint64Var(&o.Seed, "seed", 0, "draw everything as in the run that printed this seed (default: from the clock)")
 	f.DurationVar(&o.Limit, "timeout", 0, "give up after this time and say which order waits and why "+
@@ -93,6 +105,34 @@ func demoGiven(cmd *cobra.Command) error {
 			return input.Wrong("--"+flag.name, "%s", flag.why)
 		}
 	}
+	return nil
+}
+
+// demoStore reads where the demo is to play. NEXJOB_STORE is not asked: whoever set it
+// once for the other commands does not expect a shop there.
+func demoStore(cmd *cobra.Command, o *demo.Options) error {
+	flag := cmd.Flag(storeFlag)
+	if !flag.Changed {
+		return nil
+	}
+	switch text := flag.Value.String(); text {
+	case "sqlite":
+		return nil
+	case demo.PrivateServer:
+		o.Store = text
+		return nil
+	}
+	at, err := storeLocation(cmd)
+	switch {
+	case err != nil:
+		return err
+	case !at.onPostgres():
+		return input.Wrong("--store", "the demo makes a SQLite file of its own: want sqlite, postgres or "+
+			"postgres://USER@HOST/DATABASE; --keep says where the file is left")
+	case at.options.Schema != "" || at.options.Prefix != "":
+		return input.Wrong("--store", "the demo makes a schema of its own: leave out schema and prefix")
+	}
+	o.Store = at.url
 	return nil
 }
 
@@ -130,11 +170,11 @@ func newDemoWorker() *cobra.Command {
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Store = os.Getenv(cast.StoreEnv)
 			return cast.Work(cmd.Context(), o, cmd.InOrStdin(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.DB, "db", "", "the SQLite file")
 	f.StringVar(&o.Demo, "demo", "", "URL of the demo and its services")
 	f.StringVar(&o.SMTP, "smtp", "", "address of the mail server")
 	f.StringVar(&o.Name, "name", "", "name of this process")
@@ -152,11 +192,11 @@ func newDemoFront() *cobra.Command {
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Store = os.Getenv(cast.StoreEnv)
 			return cast.Front(cmd.Context(), o, cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.DB, "db", "", "the SQLite file")
 	f.StringVar(&o.Name, "name", "", "name of this process")
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/nexjob/nexjob/internal/testenv"
 )
 
 // ran is what a run of the binary left behind.
@@ -72,6 +77,7 @@ type report struct {
 	KillsInMail     int      `json:"kills_in_mail"`
 	KillsInWebhook  int      `json:"kills_in_webhook"`
 	Freezes         int      `json:"freezes"`
+	ServerRestarts  int      `json:"server_restarts,omitempty"`
 	FreezesInEffect int      `json:"freezes_in_effect"`
 	Charges         int      `json:"charges"`
 	DoubleCharges   int      `json:"double_charges"`
@@ -274,4 +280,62 @@ func mustJSON(t *testing.T, value any) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// TestDemoOnAServer plays on a server that the user names, and leaves nothing there
+// unless it is told to; and on one of the demo's own, which is killed in the middle.
+func TestDemoOnAServer(t *testing.T) {
+	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	pool, err := pgxpool.New(t.Context(), server.URL(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	schemas := func() (n int) {
+		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'nexjob%'`).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	command, err := exec.LookPath("nexjob") // this binary; see TestMain
+	if err != nil {
+		t.Fatal(err)
+	}
+	demo := func(args ...string) report {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), command, append([]string{"demo", "--json", "--kills", "1"}, args...)...)
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		err := cmd.Run()
+		got := ran{stdout: stdout.String(), stderr: stderr.String()}.report(t)
+		if err != nil || !got.OK || strings.Contains(stderr.String(), "hunter2") {
+			t.Errorf("%v: %v, findings %q\n%s", args, err, got.Findings, &stderr)
+		}
+		return got
+	}
+	at, err := url.Parse(server.URL(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.User = url.UserPassword(at.User.Username(), "hunter2") // whom the server trusts
+	demo("--store", at.String(), "--workers", "3")
+	if n := schemas(); n != 0 {
+		t.Errorf("%d schemas are left", n)
+	}
+	demo("--store", at.String(), "--freezes", "0", "--keep", filepath.Join(t.TempDir(), "kept"))
+	if n := schemas(); n != 1 {
+		t.Errorf("%d schemas were kept", n)
+	}
+	if got := demo("--store", "postgres", "--server-restarts", "1", "--freezes", "0"); got.ServerRestarts != 1 {
+		t.Errorf("the server was restarted %d times", got.ServerRestarts)
+	}
 }

@@ -138,7 +138,7 @@ func openInvalid(cmd *cobra.Command, name string, from io.Reader) (*invalidFile,
 }
 
 // sameAs says what else the file is, under whatever name.
-func (f *invalidFile) sameAs(cmd *cobra.Command, at location, from io.Reader) string {
+func (f *invalidFile) sameAs(cmd *cobra.Command, at *location, from io.Reader) string {
 	is, err := f.Stat()
 	if err != nil {
 		return ""
@@ -154,7 +154,7 @@ func (f *invalidFile) sameAs(cmd *cobra.Command, at location, from io.Reader) st
 		return "the input itself"
 	}
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
-		if same(os.Stat(at.path + suffix)) {
+		if !at.onPostgres() && same(os.Stat(at.path+suffix)) {
 			return "the storage's"
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
+	"github.com/nexjob/nexjob/postgres"
 	"github.com/nexjob/nexjob/sqlite"
 )
 
@@ -27,11 +29,13 @@ regards it as done. Run each version in one transaction, in order. --from leaves
 those that are applied.
 
 ` + storeText + `
-A SQLite file that is not there is made.
+A SQLite file that is not there is made, and so is a schema that --store names; a
+database is not. No other command changes the schema of a PostgreSQL database.
 
 Exit codes: 0 done, or nothing was to be done; 1 it could not be done, and nothing was
 changed; 2 a flag is wrong.`,
 		Example: `  nexjob migrate --store sqlite:/var/lib/shop/app.db
+  nexjob migrate --store 'postgres://shop@db.internal/shop?schema=jobs'
   nexjob migrate --print > nexjob.sql
   nexjob migrate --print --json | jq -r .sql`,
 		Args: noArgs,
@@ -61,7 +65,7 @@ func migrate(cmd *cobra.Command, o *migrateOptions) error {
 	if err != nil {
 		return err
 	}
-	all, err := sqlite.Migrations()
+	all, err := at.migrations()
 	if err != nil {
 		return err
 	}
@@ -78,16 +82,13 @@ func migrate(cmd *cobra.Command, o *migrateOptions) error {
 	case o.from < 0 || o.from > o.to:
 		return input.Wrong("--from", "%d: want 0 to %d", o.from, o.to)
 	case o.print:
-		return printMigrations(cmd, all[o.from:o.to])
+		return printMigrations(cmd, at, all[o.from:o.to])
 	}
-	if _, err := at.schema(cmd.Context()); err != nil {
+	from, err := at.migrate(cmd.Context(), o.to)
+	if err != nil {
 		return err
 	}
-	from, err := sqlite.MigrateTo(cmd.Context(), at.path, o.to)
-	if err != nil {
-		return fmt.Errorf("%s: %w", at.by, err)
-	}
-	done := migrated{Store: "sqlite:" + at.path, From: from, To: max(from, o.to)}
+	done := migrated{Store: at.String(), From: from, To: max(from, o.to)}
 	return printer(cmd).Value(done, func(w io.Writer) error {
 		if done.From == done.To {
 			_, err = fmt.Fprintf(w, "%s is at version %d: nothing to do\n", view.Safe(done.Store), done.To)
@@ -98,6 +99,24 @@ func migrate(cmd *cobra.Command, o *migrateOptions) error {
 	})
 }
 
+// migrate brings the schema up to a version.
+func (at *location) migrate(ctx context.Context, to int64) (from int64, err error) {
+	if at.onPostgres() {
+		from, err = postgres.MigrateTo(ctx, at.url, at.options, to)
+		if err != nil {
+			return 0, at.explain(err)
+		}
+		return from, nil
+	}
+	if _, err := at.schema(ctx); err != nil {
+		return 0, err
+	}
+	if from, err = sqlite.MigrateTo(ctx, at.path, to); err != nil {
+		return 0, fmt.Errorf("%s: %w", at.by, err)
+	}
+	return from, nil
+}
+
 // step is a migration as JSON.
 type step struct {
 	Version int64  `json:"version"`
@@ -105,13 +124,33 @@ type step struct {
 	SQL     string `json:"sql"`
 }
 
+// migrations are all steps of the engine, oldest first.
+func (at *location) migrations() (steps []step, err error) {
+	if at.onPostgres() {
+		all, err := postgres.Migrations(at.options)
+		for _, m := range all {
+			steps = append(steps, step(m))
+		}
+		return steps, err
+	}
+	all, err := sqlite.Migrations()
+	for _, m := range all {
+		steps = append(steps, step(m))
+	}
+	return steps, err
+}
+
 // printMigrations prints SQL that may be run as it stands; as JSON, a line per version,
 // for a tool that wants a file each.
-func printMigrations(cmd *cobra.Command, all []sqlite.Migration) error {
+func printMigrations(cmd *cobra.Command, at *location, all []step) error {
+	engine := "SQLite"
+	if at.onPostgres() {
+		engine = "PostgreSQL"
+	}
 	p := printer(cmd)
 	for _, m := range all {
-		err := p.Value(step(m), func(w io.Writer) error {
-			title := fmt.Sprintf("-- nexjob, schema for SQLite, version %d: %s. Run it in one transaction.", m.Version, m.Name)
+		err := p.Value(m, func(w io.Writer) error {
+			title := fmt.Sprintf("-- nexjob, schema for %s, version %d: %s. Run it in one transaction.", engine, m.Version, m.Name)
 			_, err := fmt.Fprintf(w, "%s\n\n%s\n", title, strings.TrimSpace(m.SQL))
 			return err
 		})

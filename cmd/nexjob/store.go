@@ -9,79 +9,18 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/view"
+	"github.com/nexjob/nexjob/postgres"
 	"github.com/nexjob/nexjob/sqlite"
 )
-
-// What names the storage, strongest first: the flag, the environment, the default.
-const (
-	storeFlag    = "store"
-	storeEnv     = "NEXJOB_STORE"
-	storeDefault = "sqlite:nexjob.db"
-)
-
-// storeText is the part of each command's help that says where jobs are kept.
-const storeText = `The storage is named by --store or NEXJOB_STORE, and is sqlite:nexjob.db otherwise:
-  sqlite:PATH   a SQLite file, PATH as the system writes it: sqlite:/var/lib/jobs.db`
-
-// location is a storage that was named, and by what, for messages.
-type location struct {
-	by   string // --store, NEXJOB_STORE or "the default store"
-	path string // of the SQLite file
-}
-
-// addStoreFlag declares --store on the root, for every command below it.
-func addStoreFlag(root *cobra.Command) {
-	root.PersistentFlags().String(storeFlag, "", "the storage, sqlite:PATH (default $"+storeEnv+", else "+storeDefault+")")
-}
-
-// storeLocation reads which storage the command line names. Nothing is opened.
-func storeLocation(cmd *cobra.Command) (location, error) {
-	text, by := storeDefault, "the default store"
-	if env := os.Getenv(storeEnv); env != "" {
-		text, by = env, storeEnv
-	}
-	if flag := cmd.Flag(storeFlag); flag != nil && flag.Changed {
-		text, by = flag.Value.String(), "--"+storeFlag
-	}
-	path, err := parseStore(text)
-	if err != nil {
-		return location{}, input.Wrong(by, "%v", err)
-	}
-	return location{by, path}, nil
-}
-
-// parseStore reads the URL of a storage. A scheme that is not known is repeated without
-// the rest, which may hold a password.
-func parseStore(text string) (path string, err error) {
-	scheme, path, found := strings.Cut(text, ":")
-	switch {
-	case !found:
-		return "", fmt.Errorf("%q has no scheme: a SQLite file is sqlite:%s", text, text)
-	case scheme != "sqlite":
-		return "", fmt.Errorf("unknown scheme %q: want sqlite:PATH", scheme)
-	case path == "" || strings.HasPrefix(path, ":memory:"):
-		return "", fmt.Errorf("sqlite: without the path of a file: want sqlite:PATH, as in %s", storeDefault)
-	case strings.HasPrefix(path, "file:"):
-		return "", fmt.Errorf("%q: leave out file:, and write the path as the system does", text)
-	case strings.HasPrefix(path, "//"):
-		// Some tools read sqlite:///a.db as a file in this folder, others as one in the
-		// root folder. Guessing would open the wrong one.
-		return "", fmt.Errorf("%q can be read in two ways: write sqlite:jobs.db for a file here, "+
-			"sqlite:/var/lib/jobs.db for one elsewhere", text)
-	case strings.Contains(path, "?"):
-		return "", fmt.Errorf("%q: no settings are known after the path: leave out ? and what follows", text)
-	}
-	return path, nil
-}
 
 // withStore opens the storage that the command line names, for a command that reads or
 // changes what is there, and closes it.
@@ -133,6 +72,9 @@ func openStore(ctx context.Context, cmd *cobra.Command) (nexjob.Storage, error) 
 	if err != nil {
 		return nil, err
 	}
+	if at.onPostgres() {
+		return at.openServer(ctx, cmd)
+	}
 	schema, err := at.schema(ctx)
 	switch {
 	case err != nil:
@@ -141,15 +83,20 @@ func openStore(ctx context.Context, cmd *cobra.Command) (nexjob.Storage, error) 
 		return nil, input.Wrong(at.by, "there is no file %q: name the one that holds the jobs, with --%s or %s; "+
 			"nexjob enqueue or nexjob migrate makes a new one", at.path, storeFlag, storeEnv)
 	}
-	return at.open(ctx, cmd, schema)
+	return at.openFile(ctx, cmd, schema)
 }
 
 // openOrMakeStore opens the storage of a command that brings the first job: a file that
-// is not there, or is still blank, is made, which made tells.
+// is not there, or is still blank, is made, which made tells. Tables on a server are made
+// by nexjob migrate alone: the database is somebody's, and others look at what is in it.
 func openOrMakeStore(ctx context.Context, cmd *cobra.Command) (_ nexjob.Storage, made string, err error) {
 	at, err := storeLocation(cmd)
 	if err != nil {
 		return nil, "", err
+	}
+	if at.onPostgres() {
+		store, err := at.openServer(ctx, cmd)
+		return store, "", err
 	}
 	schema, err := at.schema(ctx)
 	if err != nil {
@@ -159,12 +106,12 @@ func openOrMakeStore(ctx context.Context, cmd *cobra.Command) (_ nexjob.Storage,
 		made = at.path
 		schema.Version = schema.Newest
 	}
-	store, err := at.open(ctx, cmd, schema)
+	store, err := at.openFile(ctx, cmd, schema)
 	return store, made, err
 }
 
 // schema looks at the file and refuses what can be none.
-func (at location) schema(ctx context.Context) (sqlite.Schema, error) {
+func (at *location) schema(ctx context.Context) (sqlite.Schema, error) {
 	folder := filepath.Dir(at.path)
 	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
 		return sqlite.Schema{}, input.Wrong(at.by, "there is no folder %q for file %q: make it first", folder, at.path)
@@ -179,9 +126,9 @@ func (at location) schema(ctx context.Context) (sqlite.Schema, error) {
 	return schema, nil
 }
 
-// open refuses a schema that is behind: bringing it up is a decision of whoever runs
+// openFile refuses a schema that is behind: bringing it up is a decision of whoever runs
 // the workers on it, and one command.
-func (at location) open(ctx context.Context, cmd *cobra.Command, schema sqlite.Schema) (nexjob.Storage, error) {
+func (at *location) openFile(ctx context.Context, cmd *cobra.Command, schema sqlite.Schema) (nexjob.Storage, error) {
 	switch {
 	case schema.Version == 0:
 		return nil, input.Wrong(at.by, "file %q has no tables of nexjob: name another one, or run "+
@@ -197,12 +144,62 @@ func (at location) open(ctx context.Context, cmd *cobra.Command, schema sqlite.S
 	return &patientStore{Storage: store, notes: cmd.ErrOrStderr()}, nil
 }
 
+// openServer likewise.
+func (at *location) openServer(ctx context.Context, cmd *cobra.Command) (nexjob.Storage, error) {
+	schema, err := postgres.SchemaOf(ctx, at.url, at.options)
+	switch {
+	case err != nil:
+		return nil, at.explain(err)
+	case schema.Version == 0:
+		return nil, input.Wrong(at.by, "%s has no tables of nexjob: name another database, schema or prefix, or run "+
+			"nexjob migrate to make them", at)
+	case schema.Version < schema.Newest:
+		return nil, fmt.Errorf("%s: the schema of %s is at version %d and this nexjob works on %d: run nexjob migrate",
+			at.by, at, schema.Version, schema.Newest)
+	}
+	store, err := postgres.Open(ctx, at.url, at.options)
+	if err != nil {
+		return nil, at.explain(err)
+	}
+	return &patientStore{Storage: store, notes: cmd.ErrOrStderr()}, nil
+}
+
+// The codes of PostgreSQL for which there is something to say; appendix A of its manual.
+const (
+	codeNoDatabase   = "3D000"
+	codeBadPassword  = "28P01"
+	codeNotLetIn     = "28000"
+	codeNotPermitted = "42501"
+)
+
+// explain says what to do about an error of a server, and what it is.
+func (at *location) explain(err error) error {
+	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch said.Code {
+		case codeNoDatabase:
+			return input.Wrong(at.by, "%s: %s: name another database, or make it with createdb", at, said.Message)
+		case codeBadPassword, codeNotLetIn:
+			return fmt.Errorf("%s: %s: the server does not let us in: %s; give user and password in %s, or the "+
+				"password in PGPASSWORD or ~/.pgpass", at.by, at, said.Message, storeEnv)
+		case codeNotPermitted:
+			return fmt.Errorf("%s: %s: %s: ask the owner of the database for the right, or to run nexjob migrate",
+				at.by, at, said.Message)
+		}
+		return fmt.Errorf("%s: %s: %w", at.by, at, err)
+	}
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return fmt.Errorf("%s: %s: no PostgreSQL can be reached there: is the server running, and are host and port "+
+			"right? %w", at.by, at, err)
+	}
+	return fmt.Errorf("%s: %s: %w", at.by, at, err)
+}
+
 // patience is how long a write waits until the command says what it waits for.
 const patience = 3 * time.Second
 
 // patientStore is a storage that says so, once, when a write has to wait. One process
 // writes into a file at a time, and one that is stopped in the middle makes all others
-// wait for as long as it is.
+// wait for as long as it is; on a server so does one that has locked the same job or key.
 type patientStore struct {
 	nexjob.Storage
 	notes io.Writer
@@ -227,7 +224,7 @@ func (s *patientStore) Amend(
 func (s *patientStore) waiting() (ended func() bool) {
 	return time.AfterFunc(patience, func() {
 		s.said.Do(func() {
-			fmt.Fprintln(s.notes, "nexjob: still waiting for the storage: another process may hold its write lock; "+
+			fmt.Fprintln(s.notes, "nexjob: still waiting for the storage: another process may hold its write lock or the same job; "+
 				"interrupt to give up")
 		})
 	}).Stop

@@ -57,7 +57,9 @@ func (e engine) line() string {
 func enginesOf(info *debug.BuildInfo) []engine {
 	lite := engine{Name: "sqlite", Version: sqlite.Version}
 	lite.Driver, lite.DriverVersion = moduleOf(info, "modernc.org/sqlite")
-	return []engine{lite}
+	server := engine{Name: "postgres", Version: "14+"} // of the servers that it works on
+	server.Driver, server.DriverVersion = moduleOf(info, "github.com/jackc/pgx/v5")
+	return []engine{lite, server}
 }
 
 // moduleOf finds the module that a build has under a path, or what stands in its place.

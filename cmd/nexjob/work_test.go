@@ -4,16 +4,18 @@ import (
 	"context"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/postgres"
 	"github.com/nexjob/nexjob/sqlite"
 )
 
 // work is the worker of the scripts, as in: work fail 'card declined'. It claims the
-// next due job of kind charge-card in nexjob.db and ends it in one way:
+// next due job of kind charge-card and ends it in one way:
 //
 //	claim            it does not end: the lease runs for an hour
 //	succeed, fail TEXT, retry TEXT
@@ -33,7 +35,7 @@ func work(ts *testscript.TestScript, neg bool, args []string) {
 		text = unquoted(ts, args[1])
 	}
 	ctx := context.Background()
-	store, err := sqlite.Open(ctx, ts.MkAbs("nexjob.db"), sqlite.Options{})
+	store, err := storeOf(ctx, ts)
 	ts.Check(err)
 	defer func() { ts.Check(store.Close()) }()
 	if args[0] == "purge" {
@@ -85,6 +87,19 @@ func work(ts *testscript.TestScript, neg bool, args []string) {
 	settled, err := store.Settle(ctx, time.Now(), []nexjob.Settlement{end})
 	ts.Check(err)
 	ts.Check(settled[0].Err)
+}
+
+// storeOf opens what NEXJOB_STORE names, or else nexjob.db.
+func storeOf(ctx context.Context, ts *testscript.TestScript) (nexjob.Storage, error) {
+	text := ts.Getenv(storeEnv)
+	if !strings.HasPrefix(text, "postgres") {
+		return sqlite.Open(ctx, ts.MkAbs("nexjob.db"), sqlite.Options{})
+	}
+	at, err := parseStore(text)
+	if err != nil {
+		return nil, err
+	}
+	return postgres.Open(ctx, at.url, at.options)
 }
 
 // receipt writes the state of an effect whose newest send ends before a time.

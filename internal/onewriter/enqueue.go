@@ -68,6 +68,9 @@ func (u *Unit) enqueueOne(ctx context.Context, item *nexjob.NewJob) (nexjob.Answ
 	if seen.Key != nil {
 		seen.Holder = u.holder(seen.Key)
 	}
+	if seen.Holder != nil {
+		u.notBefore(seen.Holder.EndedAt)
+	}
 	judged := rules.Judge(item, seen, u.now)
 	answer := judged.Answer
 	switch {

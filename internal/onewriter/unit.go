@@ -99,6 +99,14 @@ func (u *Unit) Advance(now time.Time) {
 	}
 }
 
+// notBefore moves the unit's time on to an event that it comes after. Callers reckon the
+// time a little differently; a clock that went back by more than a second is believed.
+func (u *Unit) notBefore(event time.Time) {
+	if event.Sub(u.now) <= time.Second {
+		u.Advance(event)
+	}
+}
+
 // Rings reports whether the unit made a job claimable or ended one.
 func (u *Unit) Rings() bool { return u.rang }
 

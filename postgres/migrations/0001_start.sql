@@ -24,7 +24,7 @@ CREATE TABLE nexjob.jobs (
   max_attempts   integer  NOT NULL,
   -- 1 claimed since it was enqueued, 2 replaced, 4 asked to stop, 8 jobs wait for it or
   -- did, 16 its newest attempt succeeded and is told by fence, worker, started_at and
-  -- ended_at of this row alone.
+  -- ended_at of this row alone, 32 it was Uncertain when it was claimed.
   flags          integer  NOT NULL DEFAULT 0,
   tries          integer,
   crashes        integer,
@@ -351,7 +351,7 @@ CREATE FUNCTION nexjob.claim_1(
   now bigint, guard boolean, queues text[], priorities smallint[], kinds text[], bounds bigint[],
   n bigint, until bigint, lease_ns bigint, worker text
 ) RETURNS TABLE (
-  o_id uuid, o_late boolean, o_was smallint, o_fence bigint, o_enqueued_at bigint, o_due_at bigint, o_deadline bigint,
+  o_id uuid, o_late boolean, o_fence bigint, o_enqueued_at bigint, o_due_at bigint, o_deadline bigint,
   o_timeout_ns bigint, o_keep_key_ns bigint, o_operation uuid, o_settled_fence bigint, o_max_attempts integer,
   o_flags integer, o_tries integer, o_crashes integer, o_attempts integer, o_open_effects integer, o_receipts integer,
   o_receipt_bytes integer, o_priority smallint, o_settled_as smallint, o_wished smallint, o_kind text, o_queue text,
@@ -365,10 +365,10 @@ BEGIN
   IF cardinality(kinds) = 1 THEN
     RETURN QUERY
     WITH c AS MATERIALIZED (
-      SELECT d.tid, d.id, d.was, d.late
+      SELECT d.tid, d.id, d.late
       FROM unnest(queues, priorities, bounds) AS g (queue, priority, bound),
       LATERAL (
-        SELECT j.ctid AS tid, j.id, j.state AS was, j.state <> 4 AND j.deadline <= now AS late
+        SELECT j.ctid AS tid, j.id, j.state <> 4 AND j.deadline <= now AS late
         FROM nexjob.jobs j
         WHERE j.queue = g.queue AND j.priority = g.priority AND j.kind = kinds[1]
           AND j.due_at IS NOT NULL AND j.state IN (1, 4) AND j.due_at <= now AND j.due_at >= g.bound
@@ -376,17 +376,18 @@ BEGIN
       ) d LIMIT n
     ), u AS (
       UPDATE nexjob.jobs j SET state = 2, fence = nextval('nexjob.fences'), worker = nexjob_claim_1.worker,
-        started_at = now, lease_until = until, lease_ns = nexjob_claim_1.lease_ns, flags = j.flags | 1
-      FROM c WHERE j.ctid = c.tid AND c.late IS NOT TRUE
-      RETURNING j.*, c.was
+        started_at = now, lease_until = until, lease_ns = nexjob_claim_1.lease_ns,
+        flags = (j.flags | 1) & ~32 | CASE WHEN j.state = 4 THEN 32 ELSE 0 END
+      WHERE j.ctid = ANY (ARRAY(SELECT c.tid FROM c WHERE c.late IS NOT TRUE))
+      RETURNING j.*
     )
-    SELECT u.id, false, u.was, u.fence, u.enqueued_at, u.due_at, u.deadline, u.timeout_ns, u.keep_key_ns, u.operation,
+    SELECT u.id, false, u.fence, u.enqueued_at, u.due_at, u.deadline, u.timeout_ns, u.keep_key_ns, u.operation,
       u.settled_fence, u.max_attempts, u.flags, u.tries, u.crashes, u.attempts, u.open_effects, u.receipts,
       u.receipt_bytes, u.priority, u.settled_as, u.wished, u.kind, u.queue, u.key, u.fingerprint, u.reason, u.more,
       u.args, u.result, to_json(u.tags)::text, u.meta
     FROM u
     UNION ALL
-    SELECT c.id, true, c.was, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0::smallint,
+    SELECT c.id, true, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0::smallint,
       NULL, NULL, '', '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM c WHERE c.late;
     RETURN;
@@ -394,12 +395,12 @@ BEGIN
   -- Of several kinds, more are looked at than are locked: the first of all kinds count.
   RETURN QUERY
   WITH d AS MATERIALIZED (
-    SELECT x.tid, g.place, x.due_at, x.id
+    SELECT g.place, x.due_at, x.id
     FROM unnest(queues, priorities) WITH ORDINALITY AS g (queue, priority, place),
     LATERAL (
-      SELECT f.tid, f.due_at, f.id FROM unnest(kinds) WITH ORDINALITY AS k (kind, nr),
+      SELECT f.due_at, f.id FROM unnest(kinds) WITH ORDINALITY AS k (kind, nr),
       LATERAL (
-        SELECT j.ctid AS tid, j.due_at, j.id FROM nexjob.jobs j
+        SELECT j.due_at, j.id FROM nexjob.jobs j
         WHERE j.queue = g.queue AND j.priority = g.priority AND j.kind = k.kind
           AND j.due_at IS NOT NULL AND j.state IN (1, 4) AND j.due_at <= now
           AND j.due_at >= bounds[(g.place - 1) * cardinality(kinds) + k.nr]
@@ -407,23 +408,24 @@ BEGIN
       ) f ORDER BY f.due_at, f.id LIMIT 3 * n + 20
     ) x LIMIT 3 * n + 20
   ), c AS MATERIALIZED (
-    SELECT j.ctid AS tid, j.id, j.state AS was, j.state <> 4 AND j.deadline <= now AS late
-    FROM d JOIN nexjob.jobs j ON j.ctid = d.tid
-    WHERE j.due_at IS NOT NULL AND j.state IN (1, 4) AND j.due_at <= now
+    SELECT j.ctid AS tid, j.id, j.state <> 4 AND j.deadline <= now AS late
+    FROM d JOIN nexjob.jobs j ON j.id = d.id
+    WHERE j.due_at <= now AND j.state + 0 IN (1, 4)
     ORDER BY d.place, d.due_at, d.id LIMIT n FOR NO KEY UPDATE OF j SKIP LOCKED
   ), u AS (
     UPDATE nexjob.jobs j SET state = 2, fence = nextval('nexjob.fences'), worker = nexjob_claim_1.worker,
-      started_at = now, lease_until = until, lease_ns = nexjob_claim_1.lease_ns, flags = j.flags | 1
-    FROM c WHERE j.ctid = c.tid AND c.late IS NOT TRUE
-    RETURNING j.*, c.was
+      started_at = now, lease_until = until, lease_ns = nexjob_claim_1.lease_ns,
+      flags = (j.flags | 1) & ~32 | CASE WHEN j.state = 4 THEN 32 ELSE 0 END
+    WHERE j.ctid = ANY (ARRAY(SELECT c.tid FROM c WHERE c.late IS NOT TRUE))
+    RETURNING j.*
   )
-  SELECT u.id, false, u.was, u.fence, u.enqueued_at, u.due_at, u.deadline, u.timeout_ns, u.keep_key_ns, u.operation,
+  SELECT u.id, false, u.fence, u.enqueued_at, u.due_at, u.deadline, u.timeout_ns, u.keep_key_ns, u.operation,
     u.settled_fence, u.max_attempts, u.flags, u.tries, u.crashes, u.attempts, u.open_effects, u.receipts,
     u.receipt_bytes, u.priority, u.settled_as, u.wished, u.kind, u.queue, u.key, u.fingerprint, u.reason, u.more,
     u.args, u.result, to_json(u.tags)::text, u.meta
   FROM u
   UNION ALL
-  SELECT c.id, true, c.was, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0::smallint,
+  SELECT c.id, true, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0::smallint,
     NULL, NULL, '', '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
   FROM c WHERE c.late;
 END $$;
@@ -437,25 +439,21 @@ END $$;
 CREATE FUNCTION nexjob.settle_1(now bigint, guard boolean, ids uuid[], fences bigint[], results bytea[],
   patience text)
 RETURNS TABLE (o_id uuid)
-LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 BEGIN
   IF guard THEN
     PERFORM nexjob.clock_1(now);
   END IF;
   PERFORM set_config('lock_timeout', patience, true);
+  -- The items come in order of their IDs, and so the rows are locked.
   RETURN QUERY
-  WITH s AS MATERIALIZED (
-    SELECT j.ctid AS tid, i.result
-    FROM unnest(ids, fences, results) AS i (id, fence, result)
-    JOIN nexjob.jobs j ON j.id = i.id
-    WHERE j.state + 0 = 2 AND j.fence = i.fence AND j.flags & 12 = 0 AND j.open_effects IS NULL
-      AND j.wished IS NULL AND j.keep_key_ns IS NULL AND coalesce(j.attempts, 0) < 49
-    ORDER BY j.id FOR NO KEY UPDATE OF j
-  )
   UPDATE nexjob.jobs j SET state = 5, ended_at = now, due_at = NULL, lease_until = NULL, lease_ns = NULL,
-    flags = j.flags | 16, reason = NULL, result = s.result, settled_fence = j.fence, settled_as = 1
-  FROM s WHERE j.ctid = s.tid
+    flags = j.flags & ~32 | 16, reason = NULL, result = i.result, settled_fence = j.fence, settled_as = 1
+  FROM unnest(ids, fences, results) AS i (id, fence, result)
+  WHERE j.id = i.id AND j.state + 0 = 2 AND j.fence = i.fence AND j.flags & 12 = 0 AND j.open_effects IS NULL
+    AND j.wished IS NULL AND j.keep_key_ns IS NULL AND coalesce(j.attempts, 0) < 49
   RETURNING j.id;
 END $$;
 

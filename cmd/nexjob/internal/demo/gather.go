@@ -15,7 +15,6 @@ import (
 
 // gather reads the records of all parties.
 func (s *stage) gather(ctx context.Context) (*audit.Evidence, error) {
-	db := s.store.DB()
 	e := &audit.Evidence{
 		Answers: s.arrivals.list(0), Payments: s.services.payment.Payments(), Messages: s.services.mail.Messages(),
 		Deliveries: s.services.webhook.Deliveries(),
@@ -31,17 +30,17 @@ func (s *stage) gather(ctx context.Context) (*audit.Evidence, error) {
 	if e.Effects, err = s.allEffects(ctx, e.Jobs); err != nil {
 		return nil, err
 	}
-	if e.Invoices, err = shop.Invoices(ctx, db, 0); err != nil {
+	if e.Invoices, err = shop.Invoices(ctx, s.at.Books, 0); err != nil {
 		return nil, fmt.Errorf("demo: %w", err)
 	}
-	if e.Noted, err = shop.Deliveries(ctx, db, 0); err != nil {
+	if e.Noted, err = shop.Deliveries(ctx, s.at.Books, 0); err != nil {
 		return nil, fmt.Errorf("demo: %w", err)
 	}
-	if e.Paid, err = shop.Payments(ctx, db); err != nil {
+	if e.Paid, err = shop.Payments(ctx, s.at.Books); err != nil {
 		return nil, fmt.Errorf("demo: %w", err)
 	}
-	if err := db.QueryRowContext(ctx, `PRAGMA integrity_check`).Scan(&e.Integrity); err != nil {
-		return nil, fmt.Errorf("demo: check the database file: %w", err)
+	if e.Damage, err = s.at.Books.Check(ctx); err != nil {
+		return nil, fmt.Errorf("demo: check the database: %w", err)
 	}
 	return e, nil
 }
@@ -52,7 +51,7 @@ func (s *stage) allJobs(ctx context.Context) ([]nexjob.Job, error) {
 	var jobs []nexjob.Job
 	q := nexjob.Query{Limit: nexjob.MaxPage}
 	for {
-		page, err := s.client.Find(ctx, q)
+		page, err := s.at.Client.Find(ctx, q)
 		if err != nil {
 			return nil, fmt.Errorf("demo: read the jobs: %w", err)
 		}
@@ -78,7 +77,7 @@ func (s *stage) allEffects(ctx context.Context, jobs []nexjob.Job) ([]nexjob.Rec
 	for chunk := range slices.Chunk(operations, 500) {
 		q := nexjob.Query{Of: nexjob.Effects, Operations: chunk, Limit: nexjob.MaxPage}
 		for {
-			page, err := s.client.Find(ctx, q)
+			page, err := s.at.Client.Find(ctx, q)
 			if err != nil {
 				return nil, fmt.Errorf("demo: read the effect ledger: %w", err)
 			}

@@ -2,11 +2,14 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,14 +28,18 @@ const ByKills = -1
 
 // Options are the choices of a run.
 type Options struct {
-	Orders  int           // different orders; 0: as many as the input holds
-	Kills   int           // worker processes to kill
-	Freezes int           // worker processes to freeze past their lease; or ByKills
-	Workers int           // processes at once
-	Input   string        // JSON Lines file; "": the shipped orders, "-": Stdin
-	Seed    uint64        // of everything that is drawn
-	Keep    string        // folder to work in and leave behind; "": a temporary one
-	Limit   time.Duration // of the whole run; 0: reckoned from the rest
+	Orders  int // different orders; 0: as many as the input holds
+	Kills   int // worker processes to kill
+	Freezes int // worker processes to freeze past their lease; or ByKills
+	Workers int // processes at once
+	// ServerRestarts is how often the private server is killed and started again.
+	ServerRestarts int
+	// Store is a URL of PostgreSQL, or PrivateServer; "": a SQLite file.
+	Store string
+	Input string        // JSON Lines file; "": the shipped orders, "-": Stdin
+	Seed  uint64        // of everything that is drawn
+	Keep  string        // folder to work in and leave behind; "": a temporary one
+	Limit time.Duration // of the whole run; 0: reckoned from the rest
 
 	Stdin    io.Reader
 	Progress io.Writer
@@ -69,6 +76,10 @@ func (o *Options) check() error {
 	case o.Freezes > 0 && o.Workers < 2:
 		return input.Wrong("--freezes", "%d with --workers %d: another worker must be there to take the job of a frozen one",
 			o.Freezes, o.Workers)
+	case o.ServerRestarts < 0:
+		return input.Wrong("--server-restarts", "%d: want 0 or more", o.ServerRestarts)
+	case o.ServerRestarts > 0 && o.Store != PrivateServer:
+		return input.Wrong("--server-restarts", "it is for --store %s, whose server is the demo's own", PrivateServer)
 	case o.Limit < 0:
 		return input.Wrong("--timeout", "%s: want a time above zero", o.Limit)
 	}
@@ -97,14 +108,14 @@ func (o *Options) limit(orders int) time.Duration {
 		return o.Limit
 	}
 	rounds := (o.blows() + orders - 1) / orders // how often the hardest hit order is hit
-	return time.Minute + time.Duration(o.blows())*2*cast.Lease + (10*time.Second)<<rounds +
+	return time.Minute + time.Duration(o.ServerRestarts)*20*time.Second + time.Duration(o.blows())*2*cast.Lease + (10*time.Second)<<rounds +
 		time.Duration(orders)*200*time.Millisecond
 }
 
 // Run runs the demo once. A report comes whenever the audit was made, also one that
 // says what failed; an error says that there was nothing to audit. *input.Error
 // means that the input or an option is wrong and nothing was done.
-func Run(ctx context.Context, o Options) (audit.Report, error) {
+func Run(ctx context.Context, o Options) (_ audit.Report, err error) {
 	leftOut := o.fill()
 	if err := o.check(); err != nil {
 		return audit.Report{}, err
@@ -133,23 +144,34 @@ func Run(ctx context.Context, o Options) (audit.Report, error) {
 	p := newProgress(o.Progress)
 	p.say("seed %d: %d orders from %s; to be killed: %d workers, frozen: %d",
 		o.Seed, len(orders.First(lines)), name, o.Kills, o.Freezes)
-	s, err := newStage(ctx, &o, dir, lines, p)
+	home, err := newPlace(ctx, &o, dir)
+	if err != nil {
+		return audit.Report{}, err
+	}
+	defer func() { err = errors.Join(err, home.leave(ctx)) }()
+	p.say("on %s", home.name)
+	s, err := newStage(ctx, &o, dir, home, lines, p)
 	if err != nil {
 		return audit.Report{}, err
 	}
 	defer s.close(ctx)
-	s.hand.Plan(harm.Draw(effects, o.Kills, o.Freezes, newRandom(o.Seed, streamHarm)))
+	s.hand.Plan(slices.Concat(harm.Draw(effects, o.Kills, o.Freezes, newRandom(o.Seed, streamHarm)),
+		harm.DrawRestarts(effects, o.ServerRestarts, newRandom(o.Seed, streamRestarts))))
 	trouble, err := s.play(ctx, o.limit(len(effects[outside.PaymentService])))
 	if err != nil {
 		return audit.Report{}, err
 	}
 	e, err := s.gather(ctx)
 	if err != nil {
-		return audit.Report{}, err
+		return audit.Report{}, fmt.Errorf("%w%s", err, strings.Join(append([]string{""}, trouble...), "; before that: "))
 	}
+	e.RestartsWanted = o.ServerRestarts
 	e.Lines, e.KillsWanted, e.FreezesWanted, e.FreezesLeftOut, e.Trouble = lines, o.Kills, o.Freezes, leftOut, trouble
 	report := e.Audit()
 	report.Input, report.Seed, report.Kept = name, o.Seed, o.Keep
+	if home.kept {
+		report.KeptSchema = home.schema
+	}
 	report.Seconds = p.elapsed().Round(time.Millisecond).Seconds()
 	if o.Keep != "" {
 		if err := keepRecords(dir, e, &report); err != nil {
@@ -208,6 +230,7 @@ const (
 	streamArrive
 	streamThink
 	streamTrouble
+	streamRestarts
 )
 
 func newRandom(seed, stream uint64) *rand.Rand {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/orders"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/shop"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/outside"
-	"github.com/nexjob/nexjob/sqlite"
 )
 
 // stage is everything of one run, wired.
@@ -25,8 +23,8 @@ type stage struct {
 	options  *Options
 	lines    []orders.Line
 	progress *progress
-	store    *sqlite.Store
-	client   *nexjob.Client
+	place    *place
+	at       *cast.Premises
 	services *services
 	crew     *harm.Crew
 	ghost    *harm.Ghost
@@ -35,7 +33,9 @@ type stage struct {
 	witness  *witness
 }
 
-func newStage(ctx context.Context, o *Options, dir string, lines []orders.Line, p *progress) (*stage, error) {
+func newStage(
+	ctx context.Context, o *Options, dir string, home *place, lines []orders.Line, p *progress,
+) (*stage, error) {
 	program := o.Program
 	if program == "" {
 		self, err := os.Executable()
@@ -44,35 +44,40 @@ func newStage(ctx context.Context, o *Options, dir string, lines []orders.Line, 
 		}
 		program = self
 	}
-	file, first := filepath.Join(dir, "demo.db"), orders.First(lines)
-	store, err := sqlite.Open(ctx, file, sqlite.Options{})
-	if err != nil {
-		return nil, fmt.Errorf("demo: open the storage: %w", err)
+	if err := home.make(ctx); err != nil {
+		return nil, err
 	}
-	s := &stage{options: o, lines: lines, progress: p, store: store}
+	first := orders.First(lines)
+	at, err := cast.Open(ctx, home.at, true)
+	if err != nil {
+		return nil, err
+	}
+	s := &stage{options: o, lines: lines, progress: p, place: home, at: at}
 	taken := make([]shop.Order, len(first))
 	for i, line := range first {
 		taken[i] = cast.OrderOf(line)
 	}
-	if err := shop.Open(ctx, store.DB(), taken); err != nil {
+	if err := shop.Open(ctx, at.Books, taken); err != nil {
 		s.close(ctx)
 		return nil, fmt.Errorf("demo: open the shop: %w", err)
 	}
-	s.client = nexjob.NewClient(store, nexjob.ClientOptions{})
-	s.arrivals = &arrivals{client: s.client, front: func(ctx context.Context) *exec.Cmd {
-		//nolint:gosec // the program starts itself
-		return exec.CommandContext(ctx, program, cast.FrontCommand, "--db", file, "--name", fmt.Sprintf("front-%d", tellers))
+	start := func(ctx context.Context, args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // the program starts itself
+		cmd.Env = append(os.Environ(), cast.StoreEnv+"="+home.at)
+		return cmd
+	}
+	s.arrivals = &arrivals{client: at.Client, front: func(ctx context.Context) *exec.Cmd {
+		return start(ctx, cast.FrontCommand, "--name", fmt.Sprintf("front-%d", tellers))
 	}}
-	s.ghost = harm.NewGhost(store, s.client, store.DB())
-	s.hand = &harm.Hand{Ghost: s.ghost, Say: p.say, Hit: s.hit}
-	s.witness = newWitness(s.client, store.DB(), s.arrivals, s.hand, lines)
+	s.ghost = harm.NewGhost(at.Store, at.Client, at.Books)
+	s.hand = &harm.Hand{Ghost: s.ghost, Server: home, Say: p.say, Hit: s.hit}
+	s.witness = newWitness(at.Client, at.Books, s.arrivals, s.hand, lines)
 	if s.services, err = newServices(ctx, o.Seed, s.hand, s.witness); err != nil {
 		s.close(ctx)
 		return nil, err
 	}
 	s.crew = harm.NewCrew(dir, p.say, func(ctx context.Context, name string) *exec.Cmd {
-		//nolint:gosec // the program starts itself
-		return exec.CommandContext(ctx, program, cast.WorkCommand, "--db", file, "--demo", s.services.url(),
+		return start(ctx, cast.WorkCommand, "--demo", s.services.url(),
 			"--smtp", s.services.smtp.Addr().String(), "--name", name, "--slots", strconv.Itoa(o.slots(len(first))),
 			"--crash-limit", strconv.Itoa(o.blows()+nexjob.DefaultCrashLimit))
 	})
@@ -167,10 +172,5 @@ func (s *stage) close(ctx context.Context) {
 	if s.services != nil {
 		s.services.close() //nolint:contextcheck // likewise
 	}
-	if s.client != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cast.StopTime)
-		defer cancel()
-		_ = s.client.Close(ctx)
-	}
-	_ = s.store.Close()
+	s.at.Close(ctx)
 }

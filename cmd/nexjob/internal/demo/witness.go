@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/cast"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/harm"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/orders"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/shop"
@@ -22,7 +22,7 @@ import (
 // without its invoice. Both are committed together, so there is no moment between them.
 type witness struct {
 	client   *nexjob.Client
-	db       *sql.DB
+	books    shop.Books
 	arrivals *arrivals
 	hand     *harm.Hand
 	repeats  map[int64][]orders.Line // still to be sent, each after a success of its order
@@ -30,8 +30,8 @@ type witness struct {
 	answers int                 // of the arrivals that were looked at
 	waiting map[nexjob.ID]int64 // accepted charges that have not ended, and their orders
 	ended   map[nexjob.ID]bool
-	invoice int64          // the newest number seen
-	noted   int64          // the newest delivery seen
+	invoice fresh          // the numbers of invoices seen
+	noted   fresh          // the numbers of deliveries seen
 	booked  map[int64]bool // orders with an invoice
 
 	mu   sync.Mutex
@@ -39,7 +39,7 @@ type witness struct {
 }
 
 func newWitness(
-	client *nexjob.Client, db *sql.DB, a *arrivals, hand *harm.Hand, lines []orders.Line,
+	client *nexjob.Client, books shop.Books, a *arrivals, hand *harm.Hand, lines []orders.Line,
 ) *witness {
 	repeats := make(map[int64][]orders.Line)
 	for _, line := range lines {
@@ -48,8 +48,9 @@ func newWitness(
 		}
 	}
 	return &witness{
-		client: client, db: db, arrivals: a, hand: hand, repeats: repeats, waiting: make(map[nexjob.ID]int64),
+		client: client, books: books, arrivals: a, hand: hand, repeats: repeats, waiting: make(map[nexjob.ID]int64),
 		ended: make(map[nexjob.ID]bool), booked: make(map[int64]bool), torn: make(map[string]bool),
+		invoice: newFresh(books.InOrder()), noted: newFresh(books.InOrder()),
 	}
 }
 
@@ -59,6 +60,13 @@ const longestPause = 200 * time.Millisecond
 // watch looks on until every job has ended, every repeat is sent and every planned blow
 // is carried out, once sent says that the first arrivals are through.
 func (w *witness) watch(ctx context.Context, sent <-chan struct{}) error {
+	look := func() (done bool, err error) {
+		err = cast.Patiently(ctx, func() error { // the server may be away
+			done, err = w.look(ctx)
+			return err
+		})
+		return done, err
+	}
 	for {
 		through := w.arrivals.idle()
 		select {
@@ -67,7 +75,7 @@ func (w *witness) watch(ctx context.Context, sent <-chan struct{}) error {
 			through = false
 		}
 		began := time.Now()
-		done, err := w.look(ctx)
+		done, err := look()
 		if err != nil {
 			if ctx.Err() != nil { // it was interrupted, and its error does not say why
 				return context.Cause(ctx)
@@ -133,6 +141,28 @@ func (w *witness) working(ctx context.Context, limit int) ([]nexjob.Job, error) 
 	}
 }
 
+// fresh tells new rows of a table by their numbers. Where rows appear in the order of
+// their numbers the newest is enough; elsewhere one with a smaller number may come later.
+type fresh struct {
+	last int64          // all up to it are seen
+	seen map[int64]bool // nil: in order
+}
+
+func newFresh(inOrder bool) fresh {
+	if inOrder {
+		return fresh{}
+	}
+	return fresh{seen: make(map[int64]bool)}
+}
+
+func (f *fresh) take(number int64) {
+	if f.seen == nil {
+		f.last = number
+		return
+	}
+	f.seen[number] = true
+}
+
 // row is one of the shop's rows that is committed with the success of its job.
 type row struct {
 	what string
@@ -142,14 +172,16 @@ type row struct {
 // lookAtRows reads new rows first and their jobs later, so that a job which is not seen
 // as Succeeded had not succeeded when its row was there.
 func (w *witness) lookAtRows(ctx context.Context) error {
-	invoices, err := shop.Invoices(ctx, w.db, w.invoice)
+	invoices, err := shop.Invoices(ctx, w.books, w.invoice.last)
 	if err != nil {
 		return fmt.Errorf("demo: look at the rows: %w", err)
 	}
-	notes, err := shop.Deliveries(ctx, w.db, w.noted)
+	notes, err := shop.Deliveries(ctx, w.books, w.noted.last)
 	if err != nil {
 		return fmt.Errorf("demo: look at the rows: %w", err)
 	}
+	invoices = slices.DeleteFunc(invoices, func(i shop.Invoice) bool { return w.invoice.seen[i.Number] })
+	notes = slices.DeleteFunc(notes, func(n shop.Delivery) bool { return w.noted.seen[n.Number] })
 	var rows []row
 	for _, i := range invoices {
 		rows = append(rows, row{fmt.Sprintf("the invoice of order %d", i.OrderID), i.Job})
@@ -173,10 +205,11 @@ func (w *witness) lookAtRows(ctx context.Context) error {
 		}
 	}
 	for _, i := range invoices {
-		w.invoice, w.booked[i.OrderID] = i.Number, true
+		w.invoice.take(i.Number)
+		w.booked[i.OrderID] = true
 	}
 	for _, n := range notes {
-		w.noted = n.Number
+		w.noted.take(n.Number)
 	}
 	return nil
 }
@@ -224,11 +257,9 @@ func (w *witness) atCommit(ctx context.Context, job nexjob.ID) error {
 	if err != nil {
 		return err
 	}
-	var rows int
-	err = w.db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM invoices WHERE job = ?1) +
-		(SELECT count(*) FROM deliveries WHERE job = ?1)`, job.String()).Scan(&rows)
+	rows, err := shop.CountRows(ctx, w.books, job)
 	if err != nil {
-		return fmt.Errorf("demo: count the rows of job %s: %w", job, err)
+		return fmt.Errorf("demo: %w", err)
 	}
 	switch state := states[job]; {
 	case rows > 0 && state != nexjob.Succeeded:

@@ -22,11 +22,11 @@ func TestWatchSaysWhyItEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	if err := shop.Open(t.Context(), store.DB(), nil); err != nil {
+	if err := shop.Open(t.Context(), shop.OnSQLite(store), nil); err != nil {
 		t.Fatal(err)
 	}
 	client := nexjob.NewClient(store, nexjob.ClientOptions{})
-	w := newWitness(client, store.DB(), &arrivals{client: client}, new(harm.Hand), nil)
+	w := newWitness(client, shop.OnSQLite(store), &arrivals{client: client}, new(harm.Hand), nil)
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(errTimeUp)
 	if err := w.watch(ctx, make(chan struct{})); !errors.Is(err, errTimeUp) {

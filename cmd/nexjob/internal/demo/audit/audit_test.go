@@ -103,7 +103,6 @@ func goodEvidence(t *testing.T) *Evidence {
 			{Lease: frozen, What: "transaction", Err: lost},
 		},
 		StaleByWorkers: 1,
-		Integrity:      "ok",
 	}
 }
 
@@ -228,7 +227,7 @@ func TestAuditFindsBrokenPromises(t *testing.T) {
 			"torn commit", func(e *Evidence) { e.Torn = []string{"an invoice alone"} },
 			"not in one transaction: an invoice alone", func(r *Report) int { return r.TornCommits },
 		},
-		{"damaged file", func(e *Evidence) { e.Integrity = "row missing" }, "damaged: row missing", nil},
+		{"damaged database", func(e *Evidence) { e.Damage = "row missing" }, "damaged: row missing", nil},
 		{"trouble", func(e *Evidence) { e.Trouble = []string{"not done after 1m"} }, "not done after 1m", nil},
 	})
 }

@@ -151,6 +151,8 @@ func (e *Evidence) auditBlows(r *Report) {
 		switch b := &e.Blows[i]; b.Act {
 		case harm.Kill:
 			kills[b.Service]++
+		case harm.Restart:
+			r.ServerRestarts++
 		case harm.Freeze:
 			r.Freezes++
 			r.FreezesInEffect++
@@ -161,11 +163,14 @@ func (e *Evidence) auditBlows(r *Report) {
 	}
 	r.KillsInCharge, r.KillsInMail = kills[outside.PaymentService], kills[outside.MailService]
 	r.KillsInWebhook, r.KillsAnywhere = kills[outside.WebhookService], kills[""]
-	if planned := len(e.Blows) - r.Freezes; planned != e.KillsWanted || e.Killed != e.KillsWanted {
+	if planned := len(e.Blows) - r.Freezes - r.ServerRestarts; planned != e.KillsWanted || e.Killed != e.KillsWanted {
 		r.find("%d workers were killed, %d of them as planned, and %d kills were asked for", e.Killed, planned, e.KillsWanted)
 	}
 	if r.Freezes != e.FreezesWanted {
 		r.find("%d workers were frozen past their lease and refused, and %d freezes were asked for", r.Freezes, e.FreezesWanted)
+	}
+	if r.ServerRestarts != e.RestartsWanted {
+		r.find("the server was killed and started again %d times, and %d were asked for", r.ServerRestarts, e.RestartsWanted)
 	}
 	if e.KillsWanted < len(harm.Services()) {
 		return

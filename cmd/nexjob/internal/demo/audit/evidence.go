@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/cast"
@@ -35,12 +36,13 @@ type Evidence struct {
 	Blows          []harm.Blow
 	KillsWanted    int
 	FreezesWanted  int
+	RestartsWanted int
 	FreezesLeftOut bool // this system cannot stop a process
 	Stale          []harm.StaleWrite
 	StaleByWorkers int      // refused to the worker processes, by their own word
 	Torn           []string // seen by the witness
 	Trouble        []string // what else went wrong: a time limit, a process that ended by itself
-	Integrity      string   // what SQLite says of the file; "ok" is well
+	Damage         string   // what the engine says is wrong with its database; "" is well
 	Started        int      // worker processes
 	Killed         int      // that the demo killed, wherever they were
 }
@@ -68,8 +70,8 @@ func (e *Evidence) Audit() Report {
 		r.find("not in one transaction: %s", torn)
 	}
 	r.TornCommits = len(e.Torn)
-	if e.Integrity != "ok" {
-		r.find("the database file is damaged: %s", e.Integrity)
+	if e.Damage != "" {
+		r.find("the database is damaged: %s", e.Damage)
 	}
 	r.OK = len(r.Findings) == 0
 	return r
@@ -160,11 +162,15 @@ func (e *Evidence) auditJobs(r *Report) {
 		slices.SortFunc(jobs, func(a, b *nexjob.Job) int { return a.EnqueuedAt.Compare(b.EnqueuedAt) })
 		for i := 1; i < len(jobs); i++ {
 			if before := jobs[i-1]; before.EndedAt.IsZero() || jobs[i].EnqueuedAt.Before(before.EndedAt) {
-				r.find("key %s had two active jobs: %s and %s", key, before.ID, jobs[i].ID)
+				r.find("key %s had two active jobs: %s ended at %s, and %s was enqueued at %s", key,
+					before.ID, clock(before.EndedAt), jobs[i].ID, clock(jobs[i].EnqueuedAt))
 			}
 		}
 	}
 }
+
+// clock writes a time of the storage to its last digit.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05.000000") }
 
 // auditEffects checks the effect ledger against the services' records: everything that
 // they did stands there as confirmed under the key that they saw, and nothing else.

@@ -29,6 +29,8 @@ type Report struct {
 	Freezes        int  `json:"freezes"`        // worker processes frozen past their lease, thawed and refused
 	FreezesLeftOut bool `json:"freezes_left_out,omitempty"`
 
+	ServerRestarts int `json:"server_restarts,omitempty"` // the database's server killed and started again
+
 	FreezesInEffect int `json:"freezes_in_effect"` // of them inside a charge, mail or webhook
 
 	Charges         int `json:"charges"` // that the provider applied
@@ -52,11 +54,13 @@ type Report struct {
 	StaleWritesRefused  int `json:"stale_writes_refused"`
 	StaleWritesAccepted int `json:"stale_writes_accepted"`
 
-	Input    string   `json:"input"`
-	Seed     uint64   `json:"seed"`
-	Seconds  float64  `json:"seconds"`
-	Kept     string   `json:"kept,omitempty"` // the folder with the database, logs and records
-	Findings []string `json:"findings"`       // everything that is not as promised; empty is well
+	Input   string  `json:"input"`
+	Seed    uint64  `json:"seed"`
+	Seconds float64 `json:"seconds"`
+	Kept    string  `json:"kept,omitempty"` // the folder with the database, logs and records
+	// KeptSchema is the schema that stays on a server.
+	KeptSchema string   `json:"kept_schema,omitempty"`
+	Findings   []string `json:"findings"` // everything that is not as promised; empty is well
 }
 
 func (r *Report) find(format string, args ...any) {
@@ -79,6 +83,9 @@ func (r *Report) WriteTable(out io.Writer) error {
 	} else {
 		row("freezes", r.Freezes, "worker processes: %d inside an effect, past their lease, then thawed", r.FreezesInEffect)
 	}
+	if r.ServerRestarts > 0 {
+		row("restarts", r.ServerRestarts, "of the database's server, killed and started again")
+	}
 	row("charges", r.Charges, "by the provider's record: %d double, %d missing", r.DoubleCharges, r.MissingCharges)
 	row("emails", r.Emails, "by the mailbox's record: %d double, %d missing", r.DoubleEmails, r.MissingEmails)
 	row("webhooks", r.Webhooks, "by the receiver's record: %d double, %d missing", r.DoubleWebhooks, r.MissingWebhooks)
@@ -92,6 +99,9 @@ func (r *Report) WriteTable(out io.Writer) error {
 	}
 	if r.Kept != "" {
 		fmt.Fprintf(out, "\nKept in %s.\n", view.Safe(r.Kept))
+	}
+	if r.KeptSchema != "" {
+		fmt.Fprintf(out, "Kept in the database: schema %s.\n", view.Safe(r.KeptSchema))
 	}
 	if !r.OK {
 		fmt.Fprintf(out, "\nNot as promised:\n")

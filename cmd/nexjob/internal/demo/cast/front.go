@@ -44,7 +44,12 @@ func Arrival(line orders.Line) []nexjob.NewJob {
 func Tell(ctx context.Context, client *nexjob.Client, from string, line orders.Line) ([]Answered, error) {
 	var told []Answered
 	for _, job := range Arrival(line) {
-		answer, err := client.Enqueue(ctx, job)
+		job.ID = nexjob.NewID() // so that it is the same job, however often it is told
+		var answer nexjob.Answer
+		err := Patiently(ctx, func() (err error) {
+			answer, err = client.Enqueue(ctx, job)
+			return err
+		})
 		if ctx.Err() != nil {
 			return told, context.Cause(ctx)
 		}
@@ -59,13 +64,18 @@ func TellAll(ctx context.Context, client *nexjob.Client, from string, lines []or
 	var ids []int64
 	for _, line := range lines {
 		for _, job := range Arrival(line) {
+			job.ID = nexjob.NewID()
 			jobs, ids = append(jobs, job), append(ids, line.OrderID)
 		}
 	}
 	if len(jobs) == 0 {
 		return nil, nil
 	}
-	answers, err := client.EnqueueMany(ctx, jobs)
+	var answers []nexjob.Answer
+	err := Patiently(ctx, func() (err error) {
+		answers, err = client.EnqueueMany(ctx, jobs)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("demo: enqueue: %w", err)
 	}
@@ -90,19 +100,19 @@ func answered(from string, order int64, key string, answer nexjob.Answer, err er
 
 // FrontOptions say what a second shop front writes to.
 type FrontOptions struct {
-	DB   string // the SQLite file
-	Name string // of this process
+	Store string // as StoreEnv tells it
+	Name  string // of this process
 }
 
 // Front is the life of a process beside the demo that takes orders too: it reads lines
 // of orders from stdin, enqueues what each leads to, and writes the answers to stdout,
 // until stdin ends.
 func Front(ctx context.Context, o FrontOptions, stdin io.Reader, stdout io.Writer) error {
-	_, client, leave, err := open(ctx, o.DB)
+	at, err := openPatiently(ctx, o.Store)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer at.Close(ctx)
 	out := json.NewEncoder(stdout)
 	lines := bufio.NewScanner(stdin)
 	for lines.Scan() {
@@ -110,7 +120,7 @@ func Front(ctx context.Context, o FrontOptions, stdin io.Reader, stdout io.Write
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			return fmt.Errorf("demo: read an order: %w", err)
 		}
-		told, err := Tell(ctx, client, o.Name, line)
+		told, err := Tell(ctx, at.Client, o.Name, line)
 		if err != nil {
 			return fmt.Errorf("demo: enqueue order %d: %w", line.OrderID, err)
 		}

@@ -3,7 +3,6 @@ package cast
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -124,20 +123,22 @@ func (p *props) submit(next shop.Submit) shop.Submit {
 	}
 }
 
-// inTx runs transactions, and after each commit, before anything else is done, has the
+// watchedBooks are the shop's books in a worker process.
+type watchedBooks struct {
+	shop.Books
+	props *props
+}
+
+// InTx runs transactions, and after each commit, before anything else is done, has the
 // demo's witness look at what is there. If it cannot be asked, the shop goes on.
-func (p *props) inTx(
-	next func(context.Context, func(*sql.Tx) error) error,
-) func(context.Context, func(*sql.Tx) error) error {
-	return func(ctx context.Context, f func(*sql.Tx) error) error {
-		if err := next(ctx, f); err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		_ = p.tell(ctx, CommitPath, Commit{Job: sceneOf(ctx).job}) // nothing of the shop depends on it
-		return nil
+func (b watchedBooks) InTx(ctx context.Context, f func(tx shop.Tx) error) error {
+	if err := b.Books.InTx(ctx, f); err != nil {
+		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_ = b.props.tell(ctx, CommitPath, Commit{Job: sceneOf(ctx).job}) // nothing of the shop depends on it
+	return nil
 }
 
 // report tells how the worker stands until ctx ends, and then once more.

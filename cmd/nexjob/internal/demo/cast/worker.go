@@ -2,7 +2,6 @@ package cast
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/shop"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/outside"
-	"github.com/nexjob/nexjob/sqlite"
 	"github.com/nexjob/nexjob/worker"
 )
 
@@ -32,7 +30,7 @@ const StopTime = 10 * time.Second
 
 // WorkOptions say what a worker process serves.
 type WorkOptions struct {
-	DB         string // the SQLite file
+	Store      string // as StoreEnv tells it
 	Demo       string // URL of the demo, with the payment provider, the mailbox and the receiver
 	SMTP       string // address of the mail server
 	Name       string // of this process
@@ -50,21 +48,21 @@ func Work(ctx context.Context, o WorkOptions, stdin io.Reader, log io.Writer) er
 		defer stop()
 		_, _ = io.Copy(io.Discard, stdin)
 	}()
-	store, client, leave, err := open(ctx, o.DB)
+	at, err := openPatiently(ctx, o.Store)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer at.Close(ctx)
 
 	p := &props{demo: o.Demo, name: o.Name, http: &http.Client{}}
 	watched := &http.Client{Transport: p}
 	s := &shop.Shop{
-		Jobs: client, DB: store.DB(), InTx: p.inTx(store.InTx),
+		Jobs: at.Client, Books: watchedBooks{at.Books, p},
 		Cash:  &shop.Cashier{URL: o.Demo, HTTP: watched},
 		Post:  &shop.Postbox{Submit: p.submit(shop.SMTP(o.SMTP)), URL: o.Demo, HTTP: watched},
 		Hooks: &shop.Courier{URL: o.Demo, HTTP: watched},
 	}
-	w := worker.New(store, worker.Options{
+	w := worker.New(at.Store, worker.Options{
 		Name:            o.Name,
 		Slots:           o.Slots,
 		Lease:           Lease,
@@ -87,21 +85,4 @@ func Work(ctx context.Context, o WorkOptions, stdin io.Reader, log io.Writer) er
 	defer stop()
 	reporting.Go(func() { p.report(ctx, w) })
 	return w.Run(ctx)
-}
-
-// open opens the storage in a file, and a client on it; leave closes both. By then every
-// answer was given after its commit, and a client holds nothing but counts of decisions,
-// so no error of theirs matters to anybody.
-func open(ctx context.Context, file string) (store *sqlite.Store, client *nexjob.Client, leave func(), err error) {
-	store, err = sqlite.Open(ctx, file, sqlite.Options{})
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("demo: open the storage: %w", err)
-	}
-	client = nexjob.NewClient(store, nexjob.ClientOptions{})
-	return store, client, func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = client.Close(closing)
-		_ = store.Close()
-	}, nil
 }

@@ -20,10 +20,11 @@ const (
 // passed long ago. The call's answer waits for thawed meanwhile. The freeze counts once
 // the process has said that it was refused.
 //
-// A process that holds the file's write lock when it is stopped stops everybody: SQLite
-// has no other way. That is no case of an expired lease, for nobody else gets anywhere,
-// so it is let go and stopped again a moment later. A stop takes a moment on a busy
-// machine, and the lock may be taken in it; so the file is tried for as long as it lasts.
+// A process that is stopped inside a transaction keeps what it has locked. In SQLite that
+// is the whole file, on a server it may be the row of its lease. That is no case of an
+// expired lease, for nobody else gets anywhere, so it is let go and stopped again a moment
+// later. A stop takes a moment on a busy machine, and the lock may be taken in it; so the
+// file is tried for as long as it lasts.
 func (h *Hand) frozen(ctx context.Context, deed Deed, blow Blow, thawed chan<- struct{}) {
 	defer h.freezeOver(blow.Worker)
 	before := h.refusals(blow.Worker)
@@ -79,15 +80,17 @@ func (h *Hand) hold(ctx context.Context, blow *Blow) (over bool) {
 			h.Say("thawed %s (process %d)", blow.Worker, pid)
 			return true
 		}
-		if !h.Ghost.current(ctx, blow.Lease) || !wait(ctx, tick/4) {
+		if !h.Ghost.current(ctx, blow.Lease) || !wait(ctx, h.Ghost.breath()) {
 			return false
 		}
 	}
 }
 
 // outlast waits until the lease is over; it answers false when the file cannot be written
-// meanwhile.
+// meanwhile, or nobody can take the job.
 func (h *Hand) outlast(ctx context.Context, lease nexjob.Lease) bool {
+	ctx, cancel := context.WithTimeout(ctx, takeoverTime/5)
+	defer cancel()
 	for h.Ghost.current(ctx, lease) {
 		if !wait(ctx, tick) || !h.Ghost.free(ctx, cast.Lease/2) {
 			return false

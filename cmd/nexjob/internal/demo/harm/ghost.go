@@ -2,7 +2,6 @@ package harm
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +9,8 @@ import (
 	"time"
 
 	"github.com/nexjob/nexjob"
-	"github.com/nexjob/nexjob/sqlite"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/cast"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/shop"
 )
 
 // StaleWrite is an attempt to write under the lease of a worker that was killed or frozen.
@@ -32,16 +32,16 @@ func (w *StaleWrite) Refused() bool { return errors.Is(w.Err, nexjob.ErrLeaseLos
 type Ghost struct {
 	store  nexjob.Storage
 	client *nexjob.Client
-	db     *sql.DB
+	books  shop.Books
 	clock  *nexjob.StorageTime
 
 	mu     sync.Mutex
 	writes []StaleWrite
 }
 
-// NewGhost returns a ghost on the storage in a SQLite file.
-func NewGhost(store nexjob.Storage, client *nexjob.Client, db *sql.DB) *Ghost {
-	return &Ghost{store: store, client: client, db: db, clock: nexjob.NewStorageTime(store)}
+// NewGhost returns a ghost on a storage and the books beside it.
+func NewGhost(store nexjob.Storage, client *nexjob.Client, books shop.Books) *Ghost {
+	return &Ghost{store: store, client: client, books: books, clock: nexjob.NewStorageTime(store)}
 }
 
 // over waits until the lease is no longer its job's: another attempt runs, or the job
@@ -61,11 +61,24 @@ func (g *Ghost) current(ctx context.Context, lease nexjob.Lease) bool {
 	return err != nil || job.Fence == lease.Fence && job.State == nexjob.Processing
 }
 
-// free reports whether the file can be written within so long a wait.
+// free reports whether the storage can be written within so long a wait. Where many write
+// at a time, it always can.
 func (g *Ghost) free(ctx context.Context, patience time.Duration) bool {
+	if !g.books.InOrder() {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return sqlite.InTx(ctx, g.db, func(*sql.Tx) error { return nil }) == nil
+	return g.books.InTx(ctx, func(shop.Tx) error { return nil }) == nil
+}
+
+// breath is how long a process that kept what others wait for goes on until it is stopped
+// again. On a server its renewal is overdue by then, and must be through.
+func (g *Ghost) breath() time.Duration {
+	if g.books.InOrder() {
+		return tick / 4
+	}
+	return cast.Lease / 8
 }
 
 // rise makes the writes once the lease is over.
@@ -75,7 +88,8 @@ func (g *Ghost) rise(ctx context.Context, lease nexjob.Lease) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	settle, commit := g.settle(ctx, lease), g.commit(ctx, lease)
+	settle := cast.Patiently(ctx, func() error { return g.settle(ctx, lease) })
+	commit := cast.Patiently(ctx, func() error { return g.commit(ctx, lease) })
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.writes = append(g.writes, StaleWrite{lease, "settlement", settle}, StaleWrite{lease, "transaction", commit})
@@ -95,13 +109,13 @@ func (g *Ghost) settle(ctx context.Context, lease nexjob.Lease) error {
 // transaction. The time is taken inside: on a busy machine the file is waited for, and the
 // storage refuses a time that is a second old.
 func (g *Ghost) commit(ctx context.Context, lease nexjob.Lease) error {
-	return sqlite.InTx(ctx, g.db, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO invoices (order_id, cents, charge, job, fence)
-			VALUES (0, 0, 'stale', ?, ?)`, lease.Job.String(), lease.Fence)
+	return g.books.InTx(ctx, func(tx shop.Tx) error {
+		err := tx.Exec(ctx, `INSERT INTO invoices (order_id, cents, charge, job, fence)
+			VALUES (0, 0, 'stale', $1, $2)`, lease.Job.String(), lease.Fence)
 		if err != nil {
 			return fmt.Errorf("demo: write a stale invoice: %w", err)
 		}
-		joined, err := g.store.Join(sqlite.Tx(tx))
+		joined, err := g.store.Join(tx.Jobs())
 		if err != nil {
 			return fmt.Errorf("demo: join: %w", err)
 		}

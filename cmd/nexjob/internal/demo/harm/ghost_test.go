@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/shop"
 	"github.com/nexjob/nexjob/sqlite"
 )
 
@@ -32,7 +33,7 @@ func TestGhostTakesTheTimeInside(t *testing.T) {
 	lease := b.lease(t)
 	b.claim(t) // once more: the first lease is over
 	store := &watched{b.store, make(chan struct{}, 1)}
-	ghost := NewGhost(store, b.client, b.store.DB())
+	ghost := NewGhost(store, b.client, shop.OnSQLite(b.store))
 	refused := make(chan error, 1)
 	err := sqlite.InTx(t.Context(), b.store.DB(), func(*sql.Tx) error {
 		go func() { refused <- ghost.commit(t.Context(), lease) }()

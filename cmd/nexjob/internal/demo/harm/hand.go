@@ -37,12 +37,19 @@ type Victims interface {
 	Alive() []string
 }
 
+// Server is the database's, where it is the demo's own.
+type Server interface {
+	// Restart ends it as a crash does and answers once it serves again.
+	Restart(ctx context.Context) (pid int, err error)
+}
+
 // Hand carries out what is planned, standing at every moment of every effect. A deed
 // counts only if the process was alive and waited there; otherwise it moves to another
 // effect of its kind, a freeze to any, that comes to the same moment.
 type Hand struct {
 	Victims Victims
 	Ghost   *Ghost
+	Server  Server
 	Say     func(format string, args ...any)
 	// Hit is what follows a blow inside an effect at once, such as a repeat of the order
 	// while the job still belongs to the one that was hit.
@@ -57,7 +64,7 @@ type Hand struct {
 	done    []Blow
 	health  map[string]cast.Health
 	busy    int  // calls of what follows and timed deeds that are under way
-	freeze  bool // a process is frozen, or thawed and has not said that it was refused
+	freeze  bool // a process is frozen, or thawed and has not said that it was refused; or the server is away
 	work    chan func(context.Context)
 	quit    chan struct{} // closed when Run has ended
 }
@@ -214,7 +221,7 @@ func (h *Hand) releaseTimed(effects int) {
 		if d.After > effects {
 			return false
 		}
-		h.later(func(ctx context.Context) { h.strike(ctx, d.Pause) })
+		h.later(func(ctx context.Context) { h.timedDeed(ctx, d) })
 		return true
 	})
 }
@@ -239,6 +246,50 @@ func (h *Hand) record(b Blow) {
 	}
 	h.later(func(ctx context.Context) { h.Hit(ctx, b) })
 	h.later(func(ctx context.Context) { h.Ghost.rise(ctx, b.Lease) })
+}
+
+// timedDeed does what is not aimed at an effect.
+func (h *Hand) timedDeed(ctx context.Context, d Deed) {
+	if d.Act != Restart {
+		h.strike(ctx, d.Pause)
+		return
+	}
+	if !h.alone(ctx) {
+		return
+	}
+	defer h.notAlone()
+	h.Say("kill the server")
+	since := time.Now()
+	pid, err := h.Server.Restart(ctx)
+	if err != nil {
+		h.Say("the server does not come back: %v", err) // the audit misses the restart
+		return
+	}
+	h.Say("the server (process %d) was killed and is back after %s", pid, time.Since(since).Round(time.Millisecond))
+	h.record(Blow{Act: Restart, PID: pid})
+}
+
+// alone waits until nothing is frozen and keeps it so: a process that thaws without a
+// server notices by itself that its lease is over, and then nobody refuses it anything.
+func (h *Hand) alone(ctx context.Context) bool {
+	for {
+		h.mu.Lock()
+		free := !h.freeze
+		h.freeze = true
+		h.mu.Unlock()
+		if free {
+			return true
+		}
+		if !wait(ctx, tick) {
+			return false
+		}
+	}
+}
+
+func (h *Hand) notAlone() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.freeze = false
 }
 
 // strike kills a process, whatever it does.
@@ -288,8 +339,9 @@ func (h *Hand) Rest() (more bool) {
 	h.moved, h.timed = nil, nil
 	clear(h.planned)
 	for _, d := range rest {
-		if d.Act == Kill {
-			h.later(func(ctx context.Context) { h.strike(ctx, 0) })
+		d.Pause = 0
+		if d.Act != Freeze {
+			h.later(func(ctx context.Context) { h.timedDeed(ctx, d) })
 		}
 	}
 	return h.busy > 0 || h.freeze

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/cast"
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/shop"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/outside"
 	"github.com/nexjob/nexjob/sqlite"
 )
@@ -84,7 +85,7 @@ func newBench(t *testing.T, deeds ...Deed) *bench {
 	}
 	b := &bench{victims: new(victims), store: store, client: client, hits: make(chan Blow, 10)}
 	b.Hand = &Hand{
-		Victims: b.victims, Ghost: NewGhost(store, client, store.DB()), Say: t.Logf,
+		Victims: b.victims, Ghost: NewGhost(store, client, shop.OnSQLite(store)), Say: t.Logf,
 		Hit: func(_ context.Context, blow Blow) { b.hits <- blow },
 	}
 	b.Plan(deeds)

@@ -13,14 +13,19 @@ type Act uint8
 
 // The acts.
 const (
-	Kill   Act = iota + 1 // SIGKILL
-	Freeze                // SIGSTOP, and SIGCONT once the lease is over
+	Kill    Act = iota + 1 // SIGKILL
+	Freeze                 // SIGSTOP, and SIGCONT once the lease is over
+	Restart                // of the database's server, which is killed and started again
 )
 
 // MarshalText names the act in the records that are kept.
 func (a Act) MarshalText() ([]byte, error) {
-	if a == Freeze {
+	switch a {
+	case Freeze:
 		return []byte("freeze"), nil
+	case Restart:
+		return []byte("restart"), nil
+	case Kill:
 	}
 	return []byte("kill"), nil
 }
@@ -142,6 +147,15 @@ func Draw(effects Effects, kills, freezes int, random *rand.Rand) []Deed {
 		deed.After = 1 + random.IntN(max(1, effects.count()*6/10))
 		deed.Pause = time.Duration(random.Int64N(int64(20 * time.Millisecond)))
 		deeds = append(deeds, deed)
+	}
+	return deeds
+}
+
+// DrawRestarts plans restarts of the server, each after some of the effects.
+func DrawRestarts(effects Effects, n int, random *rand.Rand) []Deed {
+	deeds := make([]Deed, n)
+	for i := range deeds {
+		deeds[i] = Deed{Act: Restart, At: AnyTime, After: 1 + random.IntN(max(1, effects.count()*8/10))}
 	}
 	return deeds
 }

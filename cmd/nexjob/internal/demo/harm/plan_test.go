@@ -42,6 +42,8 @@ func TestDraw(t *testing.T) {
 				case Kill:
 					killed++
 					harmful[d.Service] = harmful[d.Service] || d.At == AfterApply
+				case Restart:
+					t.Error("a restart is drawn by DrawRestarts")
 				case Freeze:
 					frozen++
 					if d.At != BeforeSend && d.At != AfterApply {

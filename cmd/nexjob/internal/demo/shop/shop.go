@@ -2,13 +2,11 @@ package shop
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/outside"
-	"github.com/nexjob/nexjob/sqlite"
 	"github.com/nexjob/nexjob/worker"
 )
 
@@ -19,8 +17,7 @@ const remembered = 24 * time.Hour
 // Shop handles the jobs of the shop.
 type Shop struct {
 	Jobs  *nexjob.Client
-	DB    *sql.DB                                                   // of the file that holds the jobs
-	InTx  func(ctx context.Context, f func(tx *sql.Tx) error) error // of the store: Store.InTx
+	Books Books // the shop's tables, beside the jobs
 	Cash  *Cashier
 	Post  *Postbox
 	Hooks *Courier
@@ -45,14 +42,14 @@ func (s *Shop) Charge(ctx context.Context, run *worker.Run, o Order) error {
 	if err != nil {
 		return err
 	}
-	return s.InTx(ctx, func(tx *sql.Tx) error {
+	return s.Books.InTx(ctx, func(tx Tx) error {
 		if err := bill(ctx, tx, run, o, payment.ID); err != nil {
 			return err
 		}
-		if _, err := s.Jobs.In(sqlite.Tx(tx)).Enqueue(ctx, o.Paid()); err != nil {
+		if _, err := s.Jobs.In(tx.Jobs()).Enqueue(ctx, o.Paid()); err != nil {
 			return err
 		}
-		return run.CompleteIn(ctx, sqlite.Tx(tx))
+		return run.CompleteIn(ctx, tx.Jobs())
 	})
 }
 
@@ -93,11 +90,11 @@ func (s *Shop) Webhook(ctx context.Context, run *worker.Run, e Event) error {
 	if err != nil {
 		return err
 	}
-	return s.InTx(ctx, func(tx *sql.Tx) error {
+	return s.Books.InTx(ctx, func(tx Tx) error {
 		if err := noteDelivery(ctx, tx, run, e.Name); err != nil {
 			return err
 		}
-		return run.CompleteIn(ctx, sqlite.Tx(tx))
+		return run.CompleteIn(ctx, tx.Jobs())
 	})
 }
 
