@@ -66,8 +66,9 @@ test: gcc servers vet tidy-check lint ## Everything a change must pass: vet, lin
 	@$(call each,go test -race -shuffle=on $(TRUSTED) ./...)
 
 .PHONY: proof
-proof: ## The long proof: random histories, compared and checked for linearizability (HISTORIES=10000)
+proof: servers ## The long proof: random histories, and the whole contract at every isolation level (HISTORIES=10000)
 	NEXJOB_HISTORIES=$(HISTORIES) go test -count=1 -run 'Compare|Linearizable' -timeout 60m ./memory ./sqlite
+	NEXJOB_HISTORIES=$(HISTORIES) go test -count=1 -run 'Storage|Compare|Linearizable' -timeout 120m ./postgres
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Lint and check the form of every module

@@ -133,7 +133,7 @@ func (c *Client) send(ctx context.Context, to adder, tries int, jobs []NewJob) (
 	}
 	unknown := false
 	for try := 1; ; try++ {
-		err := c.time.Do(ctx, step)
+		err := c.time.do(ctx, to, step)
 		if err == nil {
 			break
 		}

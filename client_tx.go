@@ -73,11 +73,14 @@ func (t *TxClient) Find(ctx context.Context, q Query) (Page, error) {
 		return Page{}, t.err
 	}
 	var page Page
-	err := t.client.do(ctx, "find", func(now time.Time) (err error) {
+	err := t.client.time.do(ctx, t.joined, func(now time.Time) (err error) {
 		page, err = t.joined.Find(ctx, now, q)
 		return err
 	})
-	return page, err
+	if err != nil {
+		return Page{}, fmt.Errorf("nexjob: find: %w", err)
+	}
+	return page, nil
 }
 
 func (t *TxClient) usable() error {

@@ -90,7 +90,9 @@ type Registry interface {
 	Entries(ctx context.Context, now time.Time, kind string) ([]Entry, error)
 }
 
-// Joined is what can be done inside a caller's transaction.
+// Joined is what can be done inside a caller's transaction. Where it has the method Clock of
+// Storage too, a client asks it for the time: a transaction that holds a connection is not
+// kept waiting for another.
 type Joined interface {
 	Enqueue(ctx context.Context, now time.Time, jobs []NewJob) ([]Answer, error)
 	Settle(ctx context.Context, now time.Time, ends []Settlement) ([]Settled, error)

@@ -37,7 +37,9 @@ func NewStorageTime(storage Storage) *StorageTime { return &StorageTime{storage:
 
 // Now returns the storage's time. It reads the clock at first use and when the
 // newest reading is older than 10 s.
-func (s *StorageTime) Now(ctx context.Context) (time.Time, error) {
+func (s *StorageTime) Now(ctx context.Context) (time.Time, error) { return s.now(ctx, s.storage) }
+
+func (s *StorageTime) now(ctx context.Context, from clock) (time.Time, error) {
 	s.mu.Lock()
 	since := time.Since(s.at)
 	fresh := since < readAgainAfter || s.busy && since < neverOlder
@@ -47,14 +49,16 @@ func (s *StorageTime) Now(ctx context.Context) (time.Time, error) {
 	}
 	s.busy = true
 	s.mu.Unlock()
-	return s.Read(ctx)
+	return s.read(ctx, from)
 }
 
 // Read reads the storage's clock and returns its time. The reading is dated to the
 // middle of the call.
-func (s *StorageTime) Read(ctx context.Context) (time.Time, error) {
+func (s *StorageTime) Read(ctx context.Context) (time.Time, error) { return s.read(ctx, s.storage) }
+
+func (s *StorageTime) read(ctx context.Context, from clock) (time.Time, error) {
 	before := time.Now()
-	reading, err := s.storage.Clock(ctx)
+	reading, err := from.Clock(ctx)
 	at := before.Add(time.Since(before) / 2)
 
 	s.mu.Lock()
@@ -70,7 +74,17 @@ func (s *StorageTime) Read(ctx context.Context) (time.Time, error) {
 // Do calls step with the storage's time, and once more after reading the clock
 // again when the storage answers ErrClock.
 func (s *StorageTime) Do(ctx context.Context, step func(now time.Time) error) error {
-	now, err := s.Now(ctx)
+	return s.do(ctx, s.storage, step)
+}
+
+// do is Do for a step on a part of the storage, which is asked for the time if it tells it:
+// a caller's transaction holds a connection, and must not wait for another.
+func (s *StorageTime) do(ctx context.Context, on any, step func(now time.Time) error) error {
+	from, ok := on.(clock)
+	if !ok {
+		from = s.storage
+	}
+	now, err := s.now(ctx, from)
 	if err != nil {
 		return err
 	}

@@ -48,6 +48,9 @@ func (s *Store) claim(ctx context.Context, now time.Time, ask nexjob.ClaimReques
 	late := 0
 	for len(claimed) < ask.N && late < lateLimit {
 		some, expired, err := s.claimDue(ctx, waited.Add(now), &ask, ask.N-len(claimed))
+		if err != nil {
+			s.upkeep.forget() // this may be another server by the next claim: fences are raised first
+		}
 		if err != nil && len(claimed) == 0 {
 			return nil, err
 		}
@@ -95,7 +98,7 @@ func (s *Store) recover(ctx context.Context, now time.Time, ask nexjob.ClaimRequ
 		if err != nil {
 			return struct{}{}, err
 		}
-		if _, err := r.run(ctx, "raise fences", nil, wire.Int8(max(now.Unix(), 0)<<20)); err != nil {
+		if _, err := r.run(ctx, "raise fences", nil, wire.Int8(max(now.UnixMicro(), 0))); err != nil {
 			return struct{}{}, err
 		}
 		if _, err := u.Claim(ctx, ask); err != nil {
@@ -130,21 +133,31 @@ func (s *Store) claimDue(
 		priorities.Int(int64(l.priority))
 	}
 	bounds := s.bounds.list(now, lanes, ask.Kinds)
+	over, partly := s.horizons.list(now, lanes, ask.Kinds)
+	partly = partly && !bounds.any && s.clock == nil
+	if partly {
+		bounds.arg = over
+	}
+	took := s.wait()
 	until := rules.Micro(now.Add(ask.Lease))
 	found := taken{ask: ask, now: now, until: until, claimed: make([]nexjob.Claimed, 0, s.bounds.room(n))}
 	err = s.hot(ctx, "claim", func(row wire.Row) error {
-		if row.Bool(1) {
+		if row.Int64(1) != 0 {
 			late = append(late, row.UUID(0))
 			return nil
 		}
 		return found.take(row)
-	}, wire.Int8(now.UnixMicro()), s.guarded(), queues.Arg(), priorities.Arg(), nameList(ask.Kinds), bounds,
+	}, wire.Int8(now.UnixMicro()), s.guarded(), queues.Arg(), priorities.Arg(), nameList(ask.Kinds), bounds.arg,
 		wire.Int8(int64(n)), wire.Int8(until.UnixMicro()), wire.Int8(int64(ask.Lease)), wire.TextOrNull(ask.Worker))
 	if err != nil {
 		return nil, nil, err
 	}
 	found.order(lanes)
-	s.bounds.learn(now, found.claimed, len(found.claimed) == n)
+	full := len(found.claimed) == n
+	s.bounds.learn(now, found.claimed, full)
+	if !full && !bounds.any {
+		s.horizons.learn(now, lanes, ask.Kinds, took.Add(now).Sub(now), partly)
+	}
 	return found.claimed, late, s.complete(ctx, &found)
 }
 
@@ -234,12 +247,12 @@ func (s *Store) complete(ctx context.Context, t *taken) error {
 	if len(t.more) == 0 {
 		return nil
 	}
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
-	c := collector{session: session{sheet: s.sheet, on: wire.NewConn(conn.Conn())}}
+	c := collector{session: session{sheet: s.sheet, on: anew{wire.NewConn(conn.Conn())}}}
 	if _, err := c.run(ctx, "jobs by id", c.take, idList(t.more)); err != nil {
 		return err
 	}
@@ -269,12 +282,12 @@ func (s *Store) withReceipts(ctx context.Context, claimed []nexjob.Claimed) erro
 	if len(operations) == 0 {
 		return nil
 	}
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
-	found, err := session{sheet: s.sheet, on: wire.NewConn(conn.Conn())}.receipts(ctx, operations)
+	found, err := session{sheet: s.sheet, on: anew{wire.NewConn(conn.Conn())}}.receipts(ctx, operations)
 	of := make(map[nexjob.ID][]nexjob.Receipt)
 	for _, r := range found {
 		of[r.Operation] = append(of[r.Operation], r)
@@ -320,8 +333,14 @@ type boundOf struct {
 
 const boundsFor = time.Second
 
+// bounded is what a claim is given.
+type bounded struct {
+	arg wire.Arg
+	any bool
+}
+
 // list is the bounds in the order in which a claim wants them.
-func (b *bounds) list(now time.Time, lanes []claimLane, kinds []string) wire.Arg {
+func (b *bounds) list(now time.Time, lanes []claimLane, kinds []string) bounded {
 	list := wire.Bigints(len(lanes) * len(kinds))
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -333,7 +352,7 @@ func (b *bounds) list(now time.Time, lanes []claimLane, kinds []string) wire.Arg
 			list.Int(b.of[boundOf{l, kind}])
 		}
 	}
-	return list.Arg()
+	return bounded{list.Arg(), len(b.of) > 0}
 }
 
 // room is for how many jobs a claim of n makes room: about as many come as came last.

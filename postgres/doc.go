@@ -8,7 +8,9 @@
 // and then lets package internal/onewriter decide: among rows that are locked there is
 // one writer. A caller's own transaction is joined with Tx or SQLTx; see InTx.
 //
-// Nothing of a session is kept between steps, so a pooler may stand between.
+// Nothing of a session is kept between steps, so a pooler may stand between. Processes wake
+// each other by notifications, sent apart from commits and heard on one connection beside
+// the pool; see notifier and listener. Polls alone keep everything correct.
 //
 // The package stands on the root package, on internal/onewriter, which holds the steps,
 // on internal/rules and internal/sqlstore, and on pgx. It must not know workers. The SQL

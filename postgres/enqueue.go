@@ -33,11 +33,16 @@ func (s *Store) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJob
 	if err != nil {
 		return nil, wrap("enqueue", err)
 	}
-	if slices.ContainsFunc(answers, func(a nexjob.Answer) bool { return a.Outcome == nexjob.Created || a.Outcome == nexjob.Replaced }) {
+	if slices.ContainsFunc(answers, madeWork) {
 		s.beat(ctx, now)
 		s.rang()
 	}
 	return answers, nil
+}
+
+// madeWork reports whether an answer may be news for workers.
+func madeWork(a nexjob.Answer) bool {
+	return a.Outcome == nexjob.Created || a.Outcome == nexjob.Replaced
 }
 
 // plain reports whether an item may be added by the hot statement: what it means does not
@@ -57,7 +62,9 @@ func (s *Store) enqueueOne(ctx context.Context, now time.Time, item *nexjob.NewJ
 			return answer, err
 		}
 	}
-	answers, err := s.enqueueAlone(ctx, waited.Add(now), []nexjob.NewJob{*item})
+	others, release := s.enqueues.hold(item.IdempotencyKey)
+	defer release()
+	answers, err := s.enqueueAlone(ctx, waited.Add(now), []nexjob.NewJob{*item}, others)
 	if err != nil {
 		return nexjob.Answer{}, err
 	}
@@ -65,9 +72,11 @@ func (s *Store) enqueueOne(ctx context.Context, now time.Time, item *nexjob.NewJ
 }
 
 // enqueueAlone adds jobs in a step of their own. It waits for keys that others hold.
-func (s *Store) enqueueAlone(ctx context.Context, now time.Time, items []nexjob.NewJob) ([]nexjob.Answer, error) {
-	return step(ctx, s, now, forever, func(ctx context.Context, u *onewriter.Unit, _ *rows) ([]nexjob.Answer, error) {
-		return u.Enqueue(ctx, items)
+func (s *Store) enqueueAlone(ctx context.Context, now time.Time, items []nexjob.NewJob, held bool) ([]nexjob.Answer, error) {
+	return s.waits.until(ctx, now, held, func(now time.Time, wait time.Duration) ([]nexjob.Answer, error) {
+		return step(ctx, s, now, wait, func(ctx context.Context, u *onewriter.Unit, _ *rows) ([]nexjob.Answer, error) {
+			return u.Enqueue(ctx, items)
+		})
 	})
 }
 
@@ -75,33 +84,37 @@ func (s *Store) enqueueAlone(ctx context.Context, now time.Time, items []nexjob.
 func (s *Store) enqueueMany(ctx context.Context, now time.Time, items []nexjob.NewJob) ([]nexjob.Answer, error) {
 	p := planOf(items)
 	if p.whole {
-		return s.enqueueAlone(ctx, now, items)
+		return s.enqueueAlone(ctx, now, items, false)
 	}
-	for n := 1; ; n++ {
-		answers, err := s.tryMany(ctx, now, items, p)
-		if err == nil || n >= reruns || !again(err) || ctx.Err() != nil {
-			return answers, err
+	return s.waits.until(ctx, now, false, func(now time.Time, wait time.Duration) ([]nexjob.Answer, error) {
+		for n := 1; ; n++ {
+			answers, err := s.tryMany(ctx, now, items, p, wait)
+			if err == nil || n >= reruns || !again(err) || ctx.Err() != nil {
+				return answers, err
+			}
 		}
-	}
+	})
 }
 
-func (s *Store) tryMany(ctx context.Context, now time.Time, items []nexjob.NewJob, p plan) ([]nexjob.Answer, error) {
+func (s *Store) tryMany(
+	ctx context.Context, now time.Time, items []nexjob.NewJob, p plan, wait time.Duration,
+) ([]nexjob.Answer, error) {
 	waited := s.wait()
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
-		return nil, s.orClosed(err)
+		return nil, err
 	}
 	defer conn.Release()
 	now = waited.Add(now)
 	on := wire.NewConn(conn.Conn())
 	answers := slices.Clone(p.answers)
 	var left []int
-	hot := s.adding(now, items, p.first, 0, answers, &left)
-	if err := on.RunAll(ctx, []wire.Call{{Statement: dynamic("BEGIN")}, hot}); err != nil {
+	hot := s.adding(now, items, p.first, wait, answers, &left)
+	if err := on.RunAll(ctx, []wire.Call{{Statement: dynamic(begin)}, hot}); err != nil {
 		if conn.Conn().PgConn().TxStatus() != 'I' {
-			rollback(conn)
+			rollback(ctx, conn)
 		}
-		return nil, refresh(conn, err)
+		return nil, refresh(ctx, conn, err)
 	}
 	left = append(left, p.later...)
 	if len(left) == 0 {

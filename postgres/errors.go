@@ -25,6 +25,7 @@ const (
 	codeNoFunction     = "42883"
 	codeNoSchema       = "3F000"
 	codeAborted        = "25P02"
+	codeNoParameter    = "42P02"
 	codeClock          = "NJ001" // ours; see the migrations
 )
 
@@ -61,9 +62,10 @@ func passes(err error) bool {
 // fromDriver reports whether an error without a code came from the connection.
 func fromDriver(err error) bool {
 	var invalid *nexjob.InvalidError
-	return !errors.As(err, &invalid) && !errors.Is(err, nexjob.ErrClosed) && !errors.Is(err, nexjob.ErrClock) &&
+	var unreadable *pgconn.ParseConfigError
+	return !errors.As(err, &invalid) && !errors.As(err, &unreadable) && !errors.Is(err, nexjob.ErrClosed) && !errors.Is(err, nexjob.ErrClock) &&
 		!errors.Is(err, nexjob.ErrUnsupported) && !errors.Is(err, nexjob.ErrInTransaction) &&
-		!errors.Is(err, pgx.ErrTxClosed)
+		!errors.Is(err, pgx.ErrTxClosed) && !errors.Is(err, errNoStatements)
 }
 
 // unknown reports whether a statement that was sent may have been done although it
@@ -72,8 +74,8 @@ func unknown(err error) bool {
 	if err == nil || pgconn.SafeToRetry(err) {
 		return false
 	}
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return strings.HasPrefix(e.Code, "08") || strings.HasPrefix(e.Code, "57P")
+	if code := codeOf(err); code != "" {
+		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P")
 	}
 	return true
 }
@@ -98,6 +100,8 @@ func wrap(verb string, err error) error {
 		err = fmt.Errorf("%w: %w", nexjob.ErrClock, err)
 	case code == codeNoTable || code == codeNoFunction || code == codeNoSchema:
 		err = fmt.Errorf("%w; bring the schema up to date with Migrate, or with nexjob migrate", err)
+	case code == codeNoStatement || code == codeStatementTwice:
+		err = &nexjob.TransientError{Err: fmt.Errorf("%w; if it happens again, %w", err, errNoStatements)}
 	case passes(err):
 		err = &nexjob.TransientError{Err: err}
 	}

@@ -63,6 +63,9 @@ func (l *lane) enqueue(ctx context.Context, now time.Time, item *nexjob.NewJob) 
 		l.mu.Unlock()
 		return nexjob.Answer{}, true, nil
 	}
+	if l.flushes == 0 && len(l.queue) == 0 {
+		return l.lead(ctx, one)
+	}
 	l.queue = append(l.queue, one)
 	l.start()
 	l.mu.Unlock()
@@ -75,6 +78,24 @@ func (l *lane) enqueue(ctx context.Context, now time.Time, item *nexjob.NewJob) 
 		return nexjob.Answer{}, false, ctx.Err()
 	}
 	return nexjob.Answer{}, false, fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, ctx.Err())
+}
+
+// lead flushes one item in its caller's own goroutine, which spares a caller who is alone
+// two changes of goroutines. What comes meanwhile is flushed by others. It is called under
+// the lock, and gives it up.
+func (l *lane) lead(ctx context.Context, one *single) (nexjob.Answer, bool, error) {
+	l.flushes++
+	l.store.workers.Add(1)
+	l.mu.Unlock()
+	defer l.store.workers.Done()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.flushes--
+		l.start()
+	}()
+	l.flush(ctx, []*single{one})
+	return one.answer, one.left, one.err
 }
 
 // close lets no flush begin any more that has not got an item yet.
@@ -117,8 +138,15 @@ func (l *lane) work() {
 			return
 		}
 		l.mu.Unlock()
-		l.flush(batch)
+		l.flushShared(batch)
 	}
+}
+
+// flushShared flushes the items of several callers, none of whom can interrupt it.
+func (l *lane) flushShared(batch []*single) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.store.life), flushFor)
+	defer cancel()
+	l.flush(ctx, batch)
 }
 
 // take returns the items of the next flush: their keys differ, and so do their IDs. Under
@@ -147,9 +175,7 @@ func (l *lane) take() []*single {
 
 // flush adds the items of a batch in one statement and answers each. While most items
 // turn out to add nothing, it first looks, which takes no lock and writes nothing.
-func (l *lane) flush(batch []*single) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.store.life), flushFor)
-	defer cancel()
+func (l *lane) flush(ctx context.Context, batch []*single) {
 	if l.mostlyHeld() {
 		var err error
 		if batch, err = l.look(ctx, batch); err != nil {
@@ -160,7 +186,22 @@ func (l *lane) flush(batch []*single) {
 			return
 		}
 	}
-	if err := l.add(ctx, batch); err != nil {
+	l.addOrSplit(ctx, batch, patience)
+}
+
+// splitPatience is how long the parts of a batch wait that was split.
+const splitPatience = patience / 5
+
+// addOrSplit adds the items of a batch and answers each. Where one of them may be what the
+// batch failed by, such as one whose key somebody holds, its halves are tried, so that the
+// others are soon done and only that one is handed back.
+func (l *lane) addOrSplit(ctx context.Context, batch []*single, wait time.Duration) {
+	if err := l.add(ctx, batch, wait); err != nil {
+		if half := len(batch) / 2; half > 0 && alone(err) {
+			l.addOrSplit(ctx, batch[:half], splitPatience)
+			l.addOrSplit(ctx, batch[half:], splitPatience)
+			return
+		}
 		l.failed(batch, err)
 		return
 	}
@@ -181,10 +222,10 @@ func answer(batch []*single) {
 }
 
 // add adds the items of a batch and fills in their answers.
-func (l *lane) add(ctx context.Context, batch []*single) error {
+func (l *lane) add(ctx context.Context, batch []*single, wait time.Duration) error {
 	if len(batch) == 1 {
 		one := batch[0]
-		call := l.store.addingOne(one.wait.Add(one.now), &one.item, patience, &one.answer, &one.left)
+		call := l.store.addingOne(one.wait.Add(one.now), &one.item, wait, &one.answer, &one.left)
 		return l.store.hot(ctx, "add", call.Take, call.Args...)
 	}
 	items, which := make([]nexjob.NewJob, len(batch)), make([]int, len(batch))
@@ -197,7 +238,7 @@ func (l *lane) add(ctx context.Context, batch []*single) error {
 	}
 	answers := make([]nexjob.Answer, len(batch))
 	var left []int
-	call := l.store.adding(now, items, which, patience, answers, &left)
+	call := l.store.adding(now, items, which, wait, answers, &left)
 	if err := l.store.hot(ctx, "enqueue", call.Take, call.Args...); err != nil {
 		return err
 	}
@@ -257,33 +298,42 @@ func (l *lane) learn(held, of int) {
 	l.share += (float64(held)/float64(of) - l.share) * weight
 }
 
-// failed answers a batch of which nothing happened, or of which that is not known. What
-// only one of them may have caused, such as a key that somebody holds, all go on alone.
+// alone reports whether what a flush failed by may be one item's, so that nothing of it
+// happened and the others can do without that one.
+func alone(err error) bool {
+	code := codeOf(err)
+	return !unknown(err) && (code == codeLocked || code == codeSerialization || again(err) || !passes(err))
+}
+
+// failed answers a batch of which nothing happened, or of which that is not known. A single
+// item whose key somebody holds goes on alone; so it does where a session whose default is
+// not READ COMMITTED has met somebody's change.
 func (l *lane) failed(batch []*single, err error) {
 	code := codeOf(err)
-	alone := code == codeLocked || code == codeDeadlock || again(err) || len(batch) > 1 && !passes(err)
+	left := code == codeLocked || code == codeSerialization || again(err)
 	if unknown(err) {
-		err, alone = fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err), false
+		err, left = fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err), false
 	}
 	for _, one := range batch {
-		one.left = alone
-		if !alone {
+		one.left = left
+		if !left {
 			one.err = err
 		}
 		close(one.done)
 	}
 }
 
-// hold notes that a caller waits alone for a key, so that others of the same key do not
-// spoil a flush, until the returned function is called.
-func (l *lane) hold(key string) (release func()) {
+// hold notes that a caller goes alone for a key, so that others of the same key do not
+// spoil a flush, until the returned function is called. others says that somebody does so
+// already.
+func (l *lane) hold(key string) (others bool, release func()) {
 	if key == "" {
-		return func() {}
+		return false, func() {}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held[key]++
-	return func() {
+	return l.held[key] > 1, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.held[key]--; l.held[key] == 0 {

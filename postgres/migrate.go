@@ -19,8 +19,8 @@ var migrationFiles embed.FS
 
 const migrationsTable = `CREATE TABLE IF NOT EXISTS nexjob.migrations (
   version     bigint PRIMARY KEY,
-  name        text   NOT NULL,
-  checksum    text   NOT NULL,
+  name        text   COLLATE "C" NOT NULL,
+  checksum    text   COLLATE "C" NOT NULL,
   min_code    bigint NOT NULL,
   applied_at  timestamptz NOT NULL DEFAULT now()
 )`

@@ -37,16 +37,40 @@ func (n names) check() error {
 	return nil
 }
 
-// in puts the names into a text of SQL.
+// in puts the names into a text of SQL: "nexjob." begins what stands in the schema, and
+// "nexjob_" what has the prefix. It goes over a text once, since every store that is opened
+// brings some eighty.
 func (n names) in(text string) string {
-	qualified := regexp.MustCompile(`\bnexjob\.([a-z_0-9]+)`)
-	plain := regexp.MustCompile(`\bnexjob_([a-z_0-9]+)`)
-	text = plain.ReplaceAllString(text, `"`+n.prefix+`_$1"`)
-	return qualified.ReplaceAllString(text, `"`+n.schema+`"."`+n.prefix+`_$1"`)
+	const stem = "nexjob"
+	var out strings.Builder
+	out.Grow(len(text) + len(text)/4)
+	done := 0
+	for at := 0; ; {
+		next := strings.Index(text[at:], stem)
+		if next < 0 || at+next+len(stem) == len(text) {
+			out.WriteString(text[done:])
+			return out.String()
+		}
+		begin := at + next
+		at = begin + len(stem)
+		mark, end := text[at], at+1
+		for end < len(text) && inName(text[end]) {
+			end++
+		}
+		if begin > 0 && inName(text[begin-1]) || mark != '.' && mark != '_' || end == at+1 {
+			continue
+		}
+		out.WriteString(text[done:begin])
+		if mark == '.' {
+			out.WriteString(`"` + n.schema + `".`)
+		}
+		out.WriteString(`"` + n.prefix + `_` + text[at+1:end] + `"`)
+		at, done = end, end
+	}
 }
 
-// channel is what wake-ups of these tables are called.
-func (n names) channel() string { return n.schema + "." + n.prefix }
+// inName is whether a name of SQL may hold a byte, as ours do: in small letters.
+func inName(c byte) bool { return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' }
 
 // sheet holds the statements by name.
 type sheet map[string]wire.Statement

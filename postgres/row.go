@@ -89,7 +89,7 @@ func (c *column) same(before string) string { return c.row.Same(c.next(), before
 func (c *column) int() int                { return int(c.int64()) }
 func (c *column) text() string            { return c.row.Text(c.next()) }
 func (c *column) bytes() []byte           { return c.row.Bytes(c.next()) }
-func (c *column) bool() bool              { return c.row.Bool(c.next()) }
+func (c *column) bool() bool              { return c.int64() != 0 }
 func (c *column) id() nexjob.ID           { return c.row.UUID(c.next()) }
 func (c *column) duration() time.Duration { return time.Duration(c.int64()) }
 

@@ -19,9 +19,8 @@ var _ onewriter.Rows = (*rows)(nil)
 // holds to one order: keys, then jobs by ID, then entries; see lockAround.
 type rows struct {
 	session
-	free   bool       // rows that somebody holds are left out instead of waited for
-	act    nexjob.Act // what is done to selected jobs: it says which of their keys are locked before them
-	family map[nexjob.ID]bool
+	free   bool                // rows that somebody holds are left out instead of waited for
+	act    nexjob.Act          // what is done to selected jobs: it says which of their keys are locked before them
 	seen   map[nexjob.ID]int64 // flags, as they were loaded
 	keys   keyNotes
 	vacant []nexjob.Entry // locked without being there
@@ -35,6 +34,15 @@ type session struct {
 
 func (s session) run(ctx context.Context, name string, take func(wire.Row) error, args ...wire.Arg) (int64, error) {
 	return s.on.Run(ctx, s.sheet[name], take, args...)
+}
+
+// anew runs statements without preparing them, where no setting keeps plans on the indexes:
+// what was planned while a table was small would otherwise be kept while it grows.
+type anew struct{ on wire.Runner }
+
+// Run runs a statement.
+func (a anew) Run(ctx context.Context, s wire.Statement, take func(wire.Row) error, args ...wire.Arg) (int64, error) {
+	return a.on.Run(ctx, dynamic(s.Text), take, args...)
 }
 
 // exec runs a statement whose rows nobody needs.
@@ -183,7 +191,7 @@ func (s session) chosen(ctx context.Context, now time.Time, q *nexjob.Query, n i
 	return ids, err
 }
 
-// AnyChild: whether a job has children is told by its own row.
+// AnyChild says that there may be some: whether a job has children, its own row tells.
 func (r *rows) AnyChild(context.Context) (bool, error) { return true, nil }
 
 // Children locks the jobs that wait for parents.
@@ -311,7 +319,11 @@ func (c *collector) complete(ctx context.Context) error {
 // Pulse locks and returns what is remembered of beats.
 func (r *rows) Pulse(ctx context.Context) (rules.Pulse, error) {
 	var p rules.Pulse
-	_, err := r.run(ctx, "lock pulse", func(row wire.Row) error {
+	name := "lock pulse"
+	if r.free {
+		name = "lock free pulse"
+	}
+	_, err := r.run(ctx, name, func(row wire.Row) error {
 		c := column{row: row}
 		number, text := c.int64(), c.text()
 		if number == 0 {

@@ -94,8 +94,10 @@ func (s *Store) settling(now time.Time, ends []nexjob.Settlement) ([]wire.Arg, b
 		fences.Int(e.Lease.Fence)
 		results.BytesOrNull(e.Result)
 	}
-	return []wire.Arg{wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), fences.Arg(), results.Arg(),
-		patienceArg(patience)}, which
+	return []wire.Arg{
+		wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), fences.Arg(), results.Arg(),
+		patienceArg(patience),
+	}, which
 }
 
 // settleLeft ends the other attempts: together, or, where somebody holds a row of one of
@@ -187,7 +189,7 @@ func (s *Store) renew(ctx context.Context, now time.Time, length time.Duration, 
 			return nil, err
 		}
 	}
-	s.beat(ctx, now)
+	s.beatOfRenewal(ctx, now, length)
 	for i := range answers {
 		missing = missing || answers[i].Status == 0
 	}

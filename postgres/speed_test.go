@@ -41,7 +41,7 @@ func fast(b *testing.B) *postgres.Store {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { s.Close() })
+	b.Cleanup(func() { _ = s.Close() })
 	return s
 }
 

@@ -308,11 +308,14 @@ SELECT number, text FROM nexjob.meta WHERE name = $1::text
 -- name: lock pulse
 SELECT number, text FROM nexjob.meta WHERE name = 'pulse' FOR UPDATE
 
+-- name: lock free pulse
+SELECT number, text FROM nexjob.meta WHERE name = 'pulse' FOR UPDATE SKIP LOCKED
+
 -- name: put pulse
 UPDATE nexjob.meta SET number = $1::bigint, text = $2::text WHERE name = 'pulse'
 
 -- name: raise fences
--- Never below a floor that grows with time: where a fail-over has lost the newest writes,
+-- Never below a floor that grows with time, faster than fences do: where a fail-over has lost the newest writes,
 -- numbers that were handed out are not handed out again. Under the pulse's lock.
 SELECT setval('nexjob.fences', $1::bigint) FROM nexjob.fences WHERE last_value < $1::bigint
 
@@ -325,4 +328,6 @@ UPDATE nexjob.jobs SET lease_until = $1::bigint + lease_ns / 1000 WHERE id IN (
 UPDATE nexjob.leases SET until = $1::bigint + lease_ns / 1000 WHERE until > $1::bigint + lease_ns / 1000
 
 -- name: wake
-SELECT pg_notify($1::text, '')
+-- A commit that notifies keeps all others of the kind waiting, so it does not wait for the
+-- disk: a signal is not worth that.
+SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, $2::text)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/internal/onewriter"
+	"github.com/nexjob/nexjob/internal/rules"
 	"github.com/nexjob/nexjob/postgres/internal/wire"
 )
 
@@ -19,6 +20,9 @@ const patience = 50 * time.Millisecond
 
 // forever lets a step wait for as long as its caller does.
 const forever = time.Duration(0)
+
+// begin names the level that the steps are made for, whatever the session's default is.
+const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 // reruns bounds how often a step is done again that lost a race or a dead-lock.
 const reruns = 10
@@ -41,15 +45,15 @@ func step[T any](ctx context.Context, s *Store, now time.Time, wait time.Duratio
 func try[T any](ctx context.Context, s *Store, now time.Time, wait time.Duration, f work[T]) (T, error) {
 	var none T
 	waited := s.wait()
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
-		return none, s.orClosed(err)
+		return none, err
 	}
 	defer conn.Release() // one with an open transaction is closed
 	now = waited.Add(now)
 	on := wire.NewConn(conn.Conn())
 	if err := s.begin(ctx, on, now, wait); err != nil {
-		return none, refresh(conn, err)
+		return none, refresh(ctx, conn, err)
 	}
 	return finish(ctx, s, conn, on, now, f)
 }
@@ -57,7 +61,7 @@ func try[T any](ctx context.Context, s *Store, now time.Time, wait time.Duration
 // begin starts a transaction in which waits for locks are bounded.
 func (s *Store) begin(ctx context.Context, on wire.Conn, now time.Time, wait time.Duration) error {
 	calls := []wire.Call{
-		{Statement: dynamic("BEGIN")},
+		{Statement: dynamic(begin)},
 		{Statement: s.sheet["patience"], Args: []wire.Arg{wire.Text(fmt.Sprintf("%dms", wait.Milliseconds()))}},
 		{Statement: s.sheet["plans"]},
 	}
@@ -83,14 +87,14 @@ func finish[T any](
 		err = r.end(ctx)
 	}
 	if err != nil {
-		rollback(conn)
-		return none, refresh(conn, err)
+		rollback(ctx, conn)
+		return none, refresh(ctx, conn, err)
 	}
 	if err := commit(ctx, on); err != nil {
 		return none, err
 	}
-	if wrote {
-		s.beat(ctx, now)
+	if wrote && s.clock != nil {
+		_ = s.beatOn(ctx, conn, now, false)
 	}
 	if u.Rings() {
 		s.rang()
@@ -110,8 +114,8 @@ func commit(ctx context.Context, on wire.Conn) error {
 }
 
 // rollback gives a connection back as it was, or lets the pool close it.
-func rollback(conn *pgxpool.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+func rollback(ctx context.Context, conn *pgxpool.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_, _ = conn.Exec(ctx, "ROLLBACK")
 }
@@ -222,33 +226,69 @@ func (k *upkeep) due(now time.Time, every time.Duration) bool {
 	return true
 }
 
+// forget makes leases be looked at with the next claim.
+func (k *upkeep) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.last = time.Time{}
+}
+
 // beat notes that the storage could be written at now. Only an exact store does it after
 // every step: otherwise recoveries and renewals tell.
 func (s *Store) beat(ctx context.Context, now time.Time) {
 	if s.clock == nil {
 		return
 	}
-	_ = s.beatNow(ctx, now)
+	_ = s.beatNow(ctx, now, false)
 }
 
-func (s *Store) beatNow(ctx context.Context, now time.Time) error {
-	conn, err := s.pool.Acquire(ctx)
+// beatOfRenewal notes that leases could be renewed at now, unless this store has done so
+// lately. Without it, workers whose slots are full would leave gaps as long as those of a
+// server that was away, and leases that end in these are spared.
+func (s *Store) beatOfRenewal(ctx context.Context, now time.Time, lease time.Duration) {
+	if s.clock != nil {
+		s.beat(ctx, now)
+		return
+	}
+	if s.renewals.due(now, lease/12) {
+		_ = s.beatNow(ctx, now, true)
+	}
+}
+
+// beatNow notes a write on a connection of its own.
+func (s *Store) beatNow(ctx context.Context, now time.Time, free bool) error {
+	conn, err := s.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
+	return s.beatOn(ctx, conn, now, free)
+}
+
+// beatOn beats on a connection that is free: a step that held one and took another would
+// wait for ever where a pool has no more of them. free says that whoever holds the note is
+// left to write it.
+func (s *Store) beatOn(ctx context.Context, conn *pgxpool.Conn, now time.Time, free bool) error {
 	on := wire.NewConn(conn.Conn())
-	if err := s.begin(ctx, on, now, time.Second); err != nil {
+	noted := int64(0)
+	_, err := on.Run(ctx, s.sheet["meta"], func(row wire.Row) error {
+		noted = row.Int64(0)
+		return nil
+	}, wire.Text("pulse"))
+	if err != nil || noted == rules.Micro(now).UnixMicro() {
 		return err
 	}
-	r := &rows{session: session{sheet: s.sheet, on: on}}
+	if err := s.begin(ctx, on, now, time.Second); err != nil {
+		return refresh(ctx, conn, err)
+	}
+	r := &rows{session: session{sheet: s.sheet, on: on}, free: free}
 	p, err := r.Pulse(ctx)
-	if err == nil && !now.Before(p.LastWrite) {
+	if err == nil && !now.Before(p.LastWrite) && !(free && p.LastWrite.IsZero()) {
 		p.Beat(now)
 		err = r.WritePulse(ctx, p)
 	}
 	if err != nil {
-		rollback(conn)
+		rollback(ctx, conn)
 		return err
 	}
 	return commit(ctx, on)

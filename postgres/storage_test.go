@@ -1,124 +1,58 @@
 package postgres_test
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/nexjob/nexjob"
+	"github.com/nexjob/nexjob/internal/testenv"
 	"github.com/nexjob/nexjob/memory"
-	"github.com/nexjob/nexjob/postgres"
 	"github.com/nexjob/nexjob/storagetest"
 )
 
-type place struct {
-	schema string
-	pool   *pgxpool.Pool
+func levels() []pgx.TxIsoLevel {
+	return []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
 }
 
-var places struct {
-	sync.Mutex
-	free []*place
-}
-var counter atomic.Int64
+// longProof is whether the long proof runs: see storagetest and make proof.
+func longProof() bool { return os.Getenv("NEXJOB_HISTORIES") != "" }
 
-var url = os.Getenv("PGURL")
-
-func open(t testing.TB, p *place, clock func() time.Time) *postgres.Store {
-	s, err := postgres.Wrap(t.Context(), p.pool, postgres.Options{Schema: p.schema, Migrate: true, Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
-func take(t testing.TB) *place {
-	places.Lock()
-	defer places.Unlock()
-	if n := len(places.free); n > 0 {
-		p := places.free[n-1]
-		places.free = places.free[:n-1]
-		return p
-	}
-	p := &place{schema: fmt.Sprintf("t%d_%d", os.Getpid(), counter.Add(1))}
-	var err error
-	if p.pool, err = pgxpool.New(context.Background(), url); err != nil {
-		t.Fatal(err)
-	}
-	open(t, p, nil)
-	if _, err := p.pool.Exec(t.Context(), fmt.Sprintf("CREATE UNIQUE INDEX one_active ON %s.nexjob_jobs (key) WHERE key IS NOT NULL AND state < 5", p.schema)); err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-type opened struct {
-	*postgres.Store
-	p    *place
-	over *atomic.Bool
-}
-
-func (o opened) Close() error {
-	if o.over.Swap(true) {
-		return nil
-	}
-	places.Lock()
-	defer places.Unlock()
-	err := o.Store.Close()
-	if err != nil {
-		return err
-	}
-	sql := ""
-	for _, table := range []string{"jobs", "keys", "leases", "attempts", "parents", "receipts", "entries"} {
-		sql += "DELETE FROM " + o.p.schema + ".nexjob_" + table + ";"
-	}
-	sql += "UPDATE " + o.p.schema + ".nexjob_meta SET number = 0, text = '' WHERE name = 'pulse'"
-	if _, err := o.p.pool.Exec(context.Background(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
-		return err
-	}
-	places.free = append(places.free, o.p)
-	return err
-}
-
-func harness(level pgx.TxIsoLevel) storagetest.Harness {
-	return storagetest.Harness{
-		Open: func(t testing.TB, clock func() time.Time) nexjob.Storage {
-			p := take(t)
-			s := opened{open(t, p, clock), p, new(atomic.Bool)}
-			t.Cleanup(func() { s.Close() })
-			return s
-		},
-		PassesBy: true,
-		Second: func(t testing.TB, first nexjob.Storage, clock func() time.Time) nexjob.Storage {
-			return open(t, first.(opened).p, clock)
-		},
-		Begin: func(t testing.TB, s nexjob.Storage) storagetest.Transaction {
-			tx, err := s.(opened).Pool().BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return caller{tx}
-		},
+// TestStorage tries the whole contract at the isolation level that is PostgreSQL's own
+// default and at the strictest, once on each version, and what depends on the level of a
+// caller's transaction at every level on both. make proof tries the whole of it everywhere.
+func TestStorage(t *testing.T) {
+	t.Parallel()
+	whole := map[string]bool{"15 read committed": true, "18 serializable": true}
+	for _, version := range testenv.Versions() {
+		for _, level := range levels() {
+			name := fmt.Sprint(version, " ", level)
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				h := newStand(t, plain(t, version), level).harness()
+				if whole[name] || longProof() {
+					storagetest.Run(t, h)
+					return
+				}
+				storagetest.InTransactions(t, h)
+			})
+		}
 	}
 }
 
-type caller struct{ tx pgx.Tx }
-
-func (c caller) Tx() nexjob.Tx   { return postgres.Tx(c.tx) }
-func (c caller) Commit() error   { return c.tx.Commit(context.Background()) }
-func (c caller) Rollback() error { return c.tx.Rollback(context.Background()) }
-
-func TestStorage(t *testing.T) { storagetest.Run(t, harness(pgx.ReadCommitted)) }
-
-func TestLinearizable(t *testing.T) { storagetest.Linearizable(t, harness(pgx.ReadCommitted), 0) }
+// TestStorageInSQL: callers' transactions of database/sql.
+func TestStorageInSQL(t *testing.T) {
+	t.Parallel()
+	for _, level := range levels() {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			storagetest.InTransactions(t, newStand(t, plain(t, 15), level).bySQL())
+		})
+	}
+}
 
 func inMemory() storagetest.Harness {
 	return storagetest.Harness{
@@ -128,7 +62,10 @@ func inMemory() storagetest.Harness {
 			return s
 		},
 		Begin: func(t testing.TB, s nexjob.Storage) storagetest.Transaction {
-			m := s.(*memory.Store)
+			m, ok := s.(*memory.Store)
+			if !ok {
+				t.Fatalf("%T is no memory store", s)
+			}
 			tx, err := m.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -144,4 +81,21 @@ func (x inMemoryTx) Tx() nexjob.Tx   { return x.tx }
 func (x inMemoryTx) Commit() error   { return x.tx.Commit() }
 func (x inMemoryTx) Rollback() error { return x.tx.Rollback() }
 
-func TestCompare(t *testing.T) { storagetest.Compare(t, inMemory(), harness(pgx.ReadCommitted), 0) }
+func TestCompare(t *testing.T) {
+	storagetest.Compare(t, inMemory(), newStand(t, plain(t, 15), pgx.ReadCommitted).harness(), 0)
+}
+
+func TestRacesInTwoProcesses(t *testing.T) {
+	t.Parallel()
+	storagetest.Races(t, newStand(t, plain(t, 15), pgx.ReadCommitted).inAnotherProcess())
+}
+
+func TestLinearizable(t *testing.T) {
+	t.Parallel()
+	storagetest.Linearizable(t, newStand(t, plain(t, 15), pgx.ReadCommitted).harness(), 0)
+}
+
+func TestLinearizableInTwoProcesses(t *testing.T) {
+	t.Parallel()
+	storagetest.Linearizable(t, newStand(t, plain(t, 15), pgx.ReadCommitted).inAnotherProcess(), 0)
+}

@@ -28,9 +28,11 @@ type Options struct {
 	// cannot run on is an error that says so.
 	Migrate bool
 	// ListenURL is where wake-ups of other processes are heard, on a connection of its own.
-	// It must not lead through a pooler that lends connections per transaction. Default
-	// the URL of Open, or the settings of the pool that was wrapped; "none" turns listening
-	// off, and workers find the jobs of other processes at their polls.
+	// The connection is made when a worker starts or a client waits for a job, and lives
+	// until Close. Default the URL of Open, or the settings of the pool that was wrapped;
+	// "none" turns listening off, and workers find the jobs of other processes at their
+	// polls. So they do where the URL leads through a pooler, which hands no wake-ups on:
+	// give the server's own here.
 	ListenURL string
 	// Clock replaces the server's clock, for tests. Every step is then as exact as on an
 	// engine with one writer: nothing that can be spared is put off.
@@ -49,13 +51,21 @@ type Store struct {
 	clock   func() time.Time // nil: the server's
 	bell    *nexjob.Bell
 	closed  atomic.Bool
+	looking atomic.Bool     // a ring is on its way; see lookAgain
 	life    context.Context //nolint:containedctx // ends at Close
 	end     context.CancelFunc
 	workers sync.WaitGroup
 
 	enqueues *lane
-	bounds   bounds
-	upkeep   upkeep
+	waits    *waits
+
+	acquireFor time.Duration
+	notifies   *notifier
+	hears      *listener
+	bounds     bounds
+	horizons   horizons
+	upkeep     upkeep
+	renewals   upkeep // the beats of renewals
 }
 
 var (
@@ -95,11 +105,16 @@ func Wrap(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, err
 }
 
 func open(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, error) {
-	s := &Store{pool: pool, clock: options.Clock, bell: nexjob.NewBell()}
+	s := &Store{pool: pool, clock: options.Clock, acquireFor: acquireFor}
 	if err := s.named(ctx, options); err != nil {
 		return nil, err
 	}
 	var err error
+	if s.hears, err = newListener(s, options.ListenURL); err != nil {
+		return nil, err
+	}
+	s.notifies = &notifier{store: s, name: nexjob.NewID().String()}
+	s.bell = nexjob.NewRelayedBell(relay{s})
 	if options.Migrate {
 		err = s.migrate(ctx, int64(len(s.steps)))
 	} else {
@@ -117,6 +132,8 @@ func open(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, err
 	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.enqueues = newLane(s)
+	s.waits = newWaits(s)
+	s.horizons.again, s.horizons.dear = s.lookAgain, dearClaim
 	return s, nil
 }
 
@@ -127,6 +144,9 @@ func (s *Store) named(ctx context.Context, options Options) (err error) {
 		n.prefix = "nexjob"
 	}
 	if err := n.check(); err != nil {
+		return err
+	}
+	if err := keepsStatements(ctx, s.pool); err != nil {
 		return err
 	}
 	if n.schema == "" {
@@ -184,6 +204,8 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.enqueues.close()
+	s.notifies.close()
+	s.hears.close()
 	s.end()
 	s.workers.Wait()
 	if s.ours {
@@ -214,20 +236,20 @@ func (s *Store) guarded() wire.Arg { return wire.Bool(s.clock == nil) }
 
 // hot runs one statement by itself.
 func (s *Store) hot(ctx context.Context, name string, take func(wire.Row) error, args ...wire.Arg) error {
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
-		return s.orClosed(err)
+		return err
 	}
 	defer conn.Release()
 	_, err = wire.NewConn(conn.Conn()).Run(ctx, s.sheet[name], take, args...)
-	return refresh(conn, err)
+	return refresh(ctx, conn, err)
 }
 
 // refresh lets a connection forget its prepared statements where that is what failed.
-func refresh(conn *pgxpool.Conn, err error) error {
+func refresh(ctx context.Context, conn *pgxpool.Conn, err error) error {
 	switch codeOf(err) {
 	case codeNoStatement, codeStatementTwice, codePlanChanged:
-		_ = conn.Conn().Close(context.Background()) // the pool makes a new one
+		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // the pool makes a new one
 	}
 	return err
 }
@@ -248,10 +270,15 @@ func read[T any](
 	if err := s.check(ctx, now); err != nil {
 		return none, wrap(verb, err)
 	}
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return none, wrap(verb, err)
+	}
+	defer conn.Release()
 	var answer T
-	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
 		func(tx pgx.Tx) (err error) {
-			answer, err = f(session{sheet: s.sheet, on: wire.NewConn(tx.Conn())})
+			answer, err = f(session{sheet: s.sheet, on: anew{wire.NewConn(tx.Conn())}})
 			return err
 		})
 	if err != nil {
@@ -260,22 +287,40 @@ func read[T any](
 	return answer, nil
 }
 
+// look runs f, which is one statement: it needs no transaction to see one state.
+func look[T any](
+	ctx context.Context, s *Store, verb string, now time.Time, f func(in session) (T, error),
+) (T, error) {
+	var none T
+	if err := s.check(ctx, now); err != nil {
+		return none, wrap(verb, err)
+	}
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return none, wrap(verb, s.orClosed(err))
+	}
+	defer conn.Release()
+	answer, err := f(session{sheet: s.sheet, on: anew{wire.NewConn(conn.Conn())}})
+	return answer, wrap(verb, refresh(ctx, conn, err))
+}
+
 // Find returns one page; see nexjob.Archive.
 func (s *Store) Find(ctx context.Context, now time.Time, q nexjob.Query) (nexjob.Page, error) {
+	if q.Of != nexjob.Jobs {
+		return look(ctx, s, "find", now, func(in session) (nexjob.Page, error) { return in.find(ctx, now, &q) })
+	}
 	return read(ctx, s, "find", now, func(in session) (nexjob.Page, error) { return in.find(ctx, now, &q) })
 }
 
 // Count tallies jobs; see nexjob.Archive.
 func (s *Store) Count(ctx context.Context, now time.Time, q nexjob.Query) ([]nexjob.Tally, error) {
-	return read(ctx, s, "count", now, func(in session) ([]nexjob.Tally, error) { return in.count(ctx, now, &q) })
+	return look(ctx, s, "count", now, func(in session) ([]nexjob.Tally, error) { return in.count(ctx, now, &q) })
 }
 
 // Entries returns unexpired entries by name; see nexjob.Registry.
 func (s *Store) Entries(ctx context.Context, now time.Time, kind string) ([]nexjob.Entry, error) {
-	return read(ctx, s, "entries", now, func(in session) ([]nexjob.Entry, error) { return in.entries(ctx, now, kind) })
+	return look(ctx, s, "entries", now, func(in session) ([]nexjob.Entry, error) { return in.entries(ctx, now, kind) })
 }
 
-// rang wakes those who wait for work, in this process and in others.
-func (s *Store) rang() {
-	s.bell.Ring()
-}
+// rang wakes those who wait for work, in this process at once and in others by a signal.
+func (s *Store) rang() { s.bell.Ring() }

@@ -30,8 +30,9 @@ type pgxTx struct{ tx pgx.Tx }
 func (pgxTx) Engine() string { return engine }
 
 // SQLTransaction is an open transaction of database/sql, or of what stands on it: *sql.Tx,
-// and those of bun, sqlx and gorm, have these methods, while a *sql.DB has not. Commit and
-// Rollback are never called: they keep a *sql.DB out at compile time.
+// and those of sqlx, gorm and ent, have these methods, while a *sql.DB has not. Commit and
+// Rollback are never called: they keep a *sql.DB out at compile time. Those of bun's Tx
+// rewrite statements, which the first step answers: give its field Tx.
 type SQLTransaction interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -52,6 +53,8 @@ var (
 	errEnded   = fmt.Errorf("the transaction has ended: %w", nexjob.ErrClosed)
 	errBroken  = errors.New("a statement before has failed, so PostgreSQL does nothing more in this transaction: " +
 		"roll it back and begin anew")
+	errRewrites = errors.New("the transaction's methods rewrite statements, as those of bun do: " +
+		"give SQLTx the *sql.Tx within, which bun calls tx.Tx")
 )
 
 // Join returns the store's steps inside a transaction of Tx or SQLTx. What is wrong with
@@ -59,7 +62,11 @@ var (
 func (s *Store) Join(tx nexjob.Tx) (nexjob.Joined, error) {
 	switch t := tx.(type) {
 	case pgxTx:
-		return &joined{store: s, on: pgxRunner{t.tx}}, nil
+		j := &joined{store: s, on: pgxRunner(t)}
+		if n, ok := t.tx.(noter); ok {
+			j.work = n.notes()
+		}
+		return j, nil
 	case sqlTx:
 		return &joined{store: s, on: wire.SQL{Tx: t.tx}}, nil
 	}
@@ -67,24 +74,13 @@ func (s *Store) Join(tx nexjob.Tx) (nexjob.Joined, error) {
 		tx.Engine(), nexjob.ErrUnsupported)
 }
 
-// pgxRunner runs statements in a transaction of pgx, which says itself when it has ended:
-// its connection may long be somebody else's by then.
+// pgxRunner runs statements on the connection of a transaction of pgx.
 type pgxRunner struct{ tx pgx.Tx }
 
-// Run runs a statement.
+// Run runs a statement. A transaction that has ended may still name its connection, which
+// is somebody else's by then; an empty batch costs no round trip, and it refuses it.
 func (p pgxRunner) Run(ctx context.Context, s wire.Statement, take func(wire.Row) error, args ...wire.Arg) (int64, error) {
-	// To prepare a statement again is no round trip, and is refused by a transaction that
-	// has ended.
-	name := s.Name
-	if name == "" {
-		name = "nexjob alive"
-		s2 := wire.Statement{Name: name, Text: "SELECT 1"}
-		if _, err := p.tx.Prepare(ctx, s2.Name, s2.Text); err != nil {
-			return 0, err
-		}
-		return wire.NewConn(p.tx.Conn()).Run(ctx, s, take, args...)
-	}
-	if _, err := p.tx.Prepare(ctx, s.Name, s.Text); err != nil {
+	if err := p.tx.SendBatch(ctx, new(pgx.Batch)).Close(); err != nil {
 		return 0, err
 	}
 	return wire.NewConn(p.tx.Conn()).Run(ctx, s, take, args...)
@@ -94,7 +90,15 @@ func (p pgxRunner) Run(ctx context.Context, s wire.Statement, take func(wire.Row
 type joined struct {
 	store *Store
 	on    wire.Runner
-	ours  bool // the transaction is one of these tables' database
+	ours  bool  // the transaction is one of these tables' database
+	work  *made // nil: nobody rings after the commit
+}
+
+// rings notes that those who wait for work are to hear of the commit.
+func (j *joined) rings() {
+	if j.work != nil {
+		j.work.add(j.store)
+	}
 }
 
 // enter checks a call, and that the transaction is one of the store's database.
@@ -108,11 +112,20 @@ func (j *joined) enter(ctx context.Context, now time.Time) error {
 		id = row.Text(1)
 		return nil
 	}, wire.Text("store"))
-	if err == nil && id != j.store.id {
+	switch {
+	case err == nil && id != j.store.id:
 		err = errForeign
+	case err != nil && (codeOf(err) == codeNoParameter || codeOf(err) == "" && j.answers(ctx)):
+		err = fmt.Errorf("%w (%w)", errRewrites, err) // a driver without a code has refused a statement without its arguments
 	}
 	j.ours = err == nil
 	return err
+}
+
+// answers reports whether the transaction does what needs no arguments.
+func (j *joined) answers(ctx context.Context) bool {
+	_, err := j.on.Run(ctx, dynamic("SELECT 1"), nil)
+	return err == nil
 }
 
 // within runs one step in a unit. After an error the transaction can only be rolled back.
@@ -133,6 +146,9 @@ func within[T any](ctx context.Context, j *joined, verb string, now time.Time, f
 	}
 	if err != nil {
 		return none, wrap(verb, explain(err))
+	}
+	if u.Rings() {
+		j.rings()
 	}
 	return answer, nil
 }
@@ -170,6 +186,9 @@ func (j *joined) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJo
 	if _, err := j.on.Run(ctx, call.Statement, call.Take, call.Args...); err != nil {
 		return nil, wrap("enqueue", explain(err))
 	}
+	if slices.ContainsFunc(answers, madeWork) {
+		j.rings()
+	}
 	if left = append(left, p.later...); len(left) == 0 {
 		return answers, nil
 	}
@@ -205,4 +224,17 @@ func (j *joined) Find(ctx context.Context, now time.Time, q nexjob.Query) (nexjo
 		return nexjob.Page{}, wrap("find", explain(err))
 	}
 	return page, nil
+}
+
+// Clock returns the server's time, by the transaction's own connection.
+func (j *joined) Clock(ctx context.Context) (time.Time, error) {
+	if j.store.clock != nil || j.store.closed.Load() {
+		return j.store.Clock(ctx)
+	}
+	var now time.Time
+	_, err := session{sheet: j.store.sheet, on: j.on}.run(ctx, "clock", func(row wire.Row) error {
+		now = time.UnixMicro(row.Int64(0)).UTC()
+		return nil
+	})
+	return now, wrap("clock", explain(err))
 }

@@ -1,6 +1,12 @@
 package postgres_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,81 +17,174 @@ import (
 	"github.com/nexjob/nexjob/postgres"
 )
 
-// TestAJobBeginsAfterItsKeysLast: callers reckon the time a little differently, and a call
-// may be slow. Whatever the caller says, the next job of a key is not enqueued before the
-// last one ended: their records never show two active jobs of one key.
-func TestAJobBeginsAfterItsKeysLast(t *testing.T) {
-	t.Parallel()
-	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresOptions{})
+func TestHeldKey(t *testing.T) {
+	server := ownServer(t, nil)
+	t.Run("harms nobody else", func(t *testing.T) { heldKeyHarmsNobody(t, server) })
+	t.Run("its waiters leave the pool to others", func(t *testing.T) { waitersLeaveThePool(t, server) })
+	t.Run("one who gives up", func(t *testing.T) { waiterGivesUp(t, server) })
+}
+
+// underKey is a job with a key.
+func underKey(key string) nexjob.NewJob {
+	return numbered().New(1, nexjob.Options{IdempotencyKey: key})
+}
+
+// holdKey begins a transaction that holds a key.
+func holdKey(t *testing.T, s *postgres.Store, conn *pgx.Conn, key string) pgx.Tx {
+	t.Helper()
+	tx, err := conn.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = server.Close() })
-	s, err := postgres.Open(t.Context(), server.URL(""), postgres.Options{Schema: "waits", Migrate: true})
-	if err != nil {
+	if _, err := client(s).In(postgres.Tx(tx)).Enqueue(t.Context(), underKey(key)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
-	client := nexjob.NewClient(s, nexjob.ClientOptions{})
-	for how, enqueue := range map[string]func(t *testing.T, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error){
-		"one": func(t *testing.T, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error) {
-			return s.Enqueue(t.Context(), now, jobs[:1])
-		},
-		"many": func(t *testing.T, now time.Time, jobs []nexjob.NewJob) ([]nexjob.Answer, error) {
-			return s.Enqueue(t.Context(), now, jobs)
-		},
-		"joined": func(t *testing.T, now time.Time, jobs []nexjob.NewJob) (answers []nexjob.Answer, err error) {
-			err = pgx.BeginFunc(t.Context(), s.Pool(), func(tx pgx.Tx) error {
-				joined, err := s.Join(postgres.Tx(tx))
-				if err == nil {
-					answers, err = joined.Enqueue(t.Context(), now, jobs)
+	return tx
+}
+
+// heldKeyHarmsNobody compares how long enqueues of 255 callers take while one key is
+// held for ten seconds, and its caller waits, with how long they take before and after.
+func heldKeyHarmsNobody(t *testing.T, server *testenv.Postgres) {
+	url := newDatabase(t, server)
+	s := openAt(t, url, postgres.Options{})
+	c := client(s)
+	var phase atomic.Int32 // 0: free, 1: held, 2: over
+	var took [2][]time.Duration
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for caller := range 255 {
+		group.Go(func() {
+			var mine [2][]time.Duration
+			for n := 0; ; n++ {
+				in := phase.Load()
+				if in == 2 {
+					break
 				}
-				return err
-			})
-			return answers, err
-		},
-	} {
-		t.Run(how, func(t *testing.T) {
-			kind := nexjob.KindOf[int]("after-"+how, nexjob.Defaults{})
-			job := kind.New(1, nexjob.Options{IdempotencyKey: how})
-			if _, err := client.Enqueue(t.Context(), job); err != nil {
-				t.Fatal(err)
+				began := time.Now()
+				if _, err := c.Enqueue(t.Context(), underKey(fmt.Sprintf("%d-%d", caller, n))); err != nil {
+					t.Error(err)
+					return
+				}
+				mine[in] = append(mine[in], time.Since(began))
 			}
-			now, err := s.Clock(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			claimed, err := s.Claim(t.Context(), now.Add(100*time.Millisecond), nexjob.ClaimRequest{
-				Worker: "w", N: 1, Lease: time.Minute, Queues: []string{nexjob.DefaultQueue}, Kinds: []string{kind.Name()},
-			})
-			if err != nil || len(claimed) != 1 {
-				t.Fatal(claimed, err)
-			}
-			first := claimed[0].Job
-			settled, err := s.Settle(t.Context(), now.Add(400*time.Millisecond), []nexjob.Settlement{
-				{Lease: first.Lease(), As: nexjob.EndSucceeded},
-			})
-			if err != nil || settled[0].Err != nil {
-				t.Fatal(settled, err)
-			}
-			next := []nexjob.NewJob{job, kind.New(2, nexjob.Options{})}
-			next[0].ID, next[1].ID = nexjob.NewID(), nexjob.NewID()
-			answers, err := enqueue(t, now, next)
-			if err != nil || answers[0].Outcome != nexjob.Created {
-				t.Fatal(answers, err)
-			}
-			before, err := client.Job(t.Context(), first.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			after, err := client.Job(t.Context(), answers[0].ID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if after.EnqueuedAt.Before(before.EndedAt) {
-				t.Errorf("one ended at %s, and the next was enqueued %s before", before.EndedAt,
-					before.EndedAt.Sub(after.EnqueuedAt))
+			mu.Lock()
+			defer mu.Unlock()
+			for i := range mine {
+				took[i] = append(took[i], mine[i]...)
 			}
 		})
+	}
+	window := func(d time.Duration) { <-time.After(d) }
+	window(2 * time.Second)
+	tx := holdKey(t, s, observer(t, url), "held")
+	phase.Store(1)
+	waited := make(chan error, 1)
+	go func() {
+		answer, err := c.Enqueue(context.Background(), underKey("held"))
+		if err == nil && answer.Outcome != nexjob.Existing {
+			err = errors.New(answer.Outcome.String())
+		}
+		waited <- err
+	}()
+	window(10 * time.Second)
+	phase.Store(0)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now()
+	if err := receive(t, 5*time.Second, "the waiter's answer", waited); err != nil {
+		t.Error(err)
+	}
+	t.Logf("the waiter was answered %s after the key's release", time.Since(at))
+	window(2 * time.Second)
+	phase.Store(2)
+	group.Wait()
+	var p99 [2]time.Duration
+	for i := range took {
+		slices.Sort(took[i])
+		p99[i] = took[i][len(took[i])*99/100]
+		t.Logf("%d enqueues: median %s, p99 %s, longest %s", len(took[i]), took[i][len(took[i])/2], p99[i], took[i][len(took[i])-1])
+	}
+	if p99[1] > 3*p99[0]+20*time.Millisecond {
+		t.Errorf("p99 is %s while one key is held, %s otherwise", p99[1], p99[0])
+	}
+}
+
+// waitersLeaveThePool lets more callers wait for a key than the pool has connections.
+func waitersLeaveThePool(t *testing.T, server *testenv.Postgres) {
+	url := newDatabase(t, server)
+	s := openAt(t, with(t, url, "pool_max_conns", "4"), postgres.Options{})
+	c := client(s)
+	tx := holdKey(t, s, observer(t, url), "held")
+	var waiting sync.WaitGroup
+	for range 10 {
+		waiting.Go(func() {
+			if answer, err := c.Enqueue(t.Context(), underKey("held")); err != nil || answer.Outcome != nexjob.Existing {
+				t.Errorf("%v, %v", answer.Outcome, err)
+			}
+		})
+		waiting.Go(func() {
+			answers, err := c.EnqueueMany(t.Context(), []nexjob.NewJob{underKey("held"), underKey("")})
+			if err != nil || answers[0].Outcome != nexjob.Existing || answers[1].Outcome != nexjob.Created {
+				t.Errorf("%v, %v", answers, err)
+			}
+		})
+	}
+	ended := time.After(3 * time.Second)
+	var took []time.Duration
+	for n := 0; ; n++ {
+		select {
+		case <-ended:
+		default:
+			began := time.Now()
+			if _, err := c.Enqueue(t.Context(), underKey(fmt.Sprint(n))); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Clock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			took = append(took, time.Since(began))
+			continue
+		}
+		break
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now()
+	waiting.Wait()
+	slices.Sort(took)
+	t.Logf("%d steps of others: median %s, p99 %s, longest %s; 20 waiters were done %s after the release",
+		len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1], time.Since(at))
+	if len(took) < 50 || took[len(took)*9/10] > 100*time.Millisecond {
+		t.Errorf("waiters keep others from the pool: %d steps, of which the ninth in ten took %s", len(took), took[len(took)*9/10])
+	}
+}
+
+func waiterGivesUp(t *testing.T, server *testenv.Postgres) {
+	url := newDatabase(t, server)
+	s := openAt(t, with(t, url, "pool_max_conns", "4"), postgres.Options{})
+	tx := holdKey(t, s, observer(t, url), "held")
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	var group sync.WaitGroup
+	var unknown atomic.Bool // the time may be over just when a flush with the job is under way
+	for range 8 {
+		group.Go(func() {
+			_, err := client(s).Enqueue(ctx, underKey("held"))
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("enqueue: %v", err)
+			}
+			if errors.Is(err, nexjob.ErrOutcomeUnknown) {
+				unknown.Store(true)
+			}
+		})
+	}
+	group.Wait()
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := client(s).Enqueue(t.Context(), underKey("held")); err != nil || answer.Outcome != nexjob.Created && !unknown.Load() {
+		t.Errorf("%v, %v", answer.Outcome, err)
 	}
 }

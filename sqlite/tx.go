@@ -16,8 +16,9 @@ import (
 const engine = "sqlite"
 
 // SQLTx is an open transaction of database/sql, or of what stands on it: *sql.Tx,
-// and those of bun, sqlx and gorm, have these methods, while a *sql.DB has not.
+// and those of sqlx, gorm and ent, have these methods, while a *sql.DB has not.
 // Commit and Rollback are never called: they keep a *sql.DB out at compile time.
+// Those of bun's Tx rewrite statements, which the first step answers: give its field Tx.
 type SQLTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -40,9 +41,11 @@ func (callersTx) Engine() string { return engine }
 var (
 	errStale = errors.New("the transaction has read before it wrote, and others have written since: " +
 		"SQLite will never let it write; use sqlite.InTx, or begin it IMMEDIATE (_txlock=immediate)")
-	errForeign = errors.New("the transaction is not one of this store's file")
-	errEnded   = fmt.Errorf("the transaction has ended: %w", nexjob.ErrClosed)
-	errBroken  = fmt.Errorf("a statement that failed has rolled the whole transaction back, and what came after "+
+	errForeign  = errors.New("the transaction is not one of this store's file")
+	errRewrites = errors.New("the transaction's methods rewrite statements, as those of bun do: " +
+		"give sqlite.Tx the *sql.Tx within, which bun calls tx.Tx")
+	errEnded  = fmt.Errorf("the transaction has ended: %w", nexjob.ErrClosed)
+	errBroken = fmt.Errorf("a statement that failed has rolled the whole transaction back, and what came after "+
 		"it stands alone: return that statement's error: %w", nexjob.ErrClosed)
 )
 
@@ -138,12 +141,38 @@ func (j *joined) own(ctx context.Context) error {
 	if j.ours {
 		return nil
 	}
+	if err := j.rewrites(ctx); err != nil {
+		return err
+	}
 	id, err := identity(ctx, j.on.on, j.on.sheet)
 	if err == nil && id != j.store.id {
 		err = errForeign
 	}
 	j.ours = err == nil
 	return err
+}
+
+// rewrites refuses a transaction whose methods put arguments elsewhere than SQLite does,
+// which might go unnoticed: bun's count places from 0.
+func (j *joined) rewrites(ctx context.Context) error {
+	same := false
+	rows, err := j.on.on.QueryContext(ctx, "SELECT ?2 = 'b' AND ?1 = 'a'", "a", "b")
+	if err == nil {
+		defer rows.Close()
+		for rows.Next() {
+			err = errors.Join(err, rows.Scan(&same))
+		}
+		err = errors.Join(err, rows.Err())
+	}
+	switch {
+	case err != nil && j.alive(ctx) != nil:
+		return err
+	case err != nil:
+		return fmt.Errorf("%w (%w)", errRewrites, err)
+	case !same:
+		return errRewrites
+	}
+	return nil
 }
 
 // explain says in words what SQLite's answer means for a caller's transaction.

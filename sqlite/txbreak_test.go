@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,5 +90,39 @@ func TestRolledBackUnderTheCaller(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// rewriting is a transaction like bun's, which writes arguments into statements and counts
+// their places from 0.
+type rewriting struct{ *sql.Tx }
+
+func rewritten(query string, args []any) string {
+	for i, arg := range args {
+		query = strings.ReplaceAll(query, fmt.Sprint("?", i), fmt.Sprintf("'%v'", arg))
+	}
+	return query
+}
+
+func (r rewriting) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return r.Tx.ExecContext(ctx, rewritten(query, args))
+}
+
+func (r rewriting) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return r.Tx.QueryContext(ctx, rewritten(query, args))
+}
+
+// TestRewritingTransaction: a transaction that puts arguments elsewhere is refused before
+// anything is done, with what to do.
+func TestRewritingTransaction(t *testing.T) {
+	s := shop(t, sqlite.Options{})
+	err := s.InTx(t.Context(), func(tx *sql.Tx) error {
+		return enqueueIn(t.Context(), s, rewriting{tx}, keyedJob("k"))
+	})
+	if err == nil || !strings.Contains(err.Error(), "bun calls tx.Tx") {
+		t.Errorf("the answer is %v", err)
+	}
+	if n := len(stored(t, s)); n != 0 {
+		t.Errorf("%d jobs are stored", n)
 	}
 }

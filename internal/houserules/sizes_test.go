@@ -31,7 +31,8 @@ var raised = map[string]raise{
 	"cmd/nexjob":  {17, "a file per command, and beside them where the jobs are: what names a storage, and what opens it"},
 	"worker":      {19, "beside the lanes: the goroutines of handlers, the stock of jobs claimed ahead, and due times"},
 	"sqlite":      {20, "what the hot path needs beside the roles: writes of many jobs, what the lane remembers, the driver without database/sql"},
-	"storagetest": {52, "a file per role and rule page of the contract, and they share the bench's words"},
+	"postgres":    {22, "beside the roles and the hot steps: what callers wait by, wake-ups on both sides, poolers, and claims under old snapshots"},
+	"storagetest": {53, "a file per role and rule page of the contract, and they share the bench's words"},
 }
 
 func TestSizes(t *testing.T) {

@@ -101,8 +101,8 @@ type List struct {
 
 const headerSize = 20
 
-// Lists of the types that statements take. Each makes room for n items of about size
-// bytes.
+// Bigints is a list of bigint. It, and the lists of other types below, make room for n
+// items, of about size bytes.
 func Bigints(n int) *List { return newList(oidInt8, n, 8, intLiteral) }
 
 // Smallints is a list of smallint.

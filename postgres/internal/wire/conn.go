@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -34,8 +35,33 @@ func formats(args []Arg) (values [][]byte, formats []int16) {
 	return values, binaryResults()
 }
 
+// watched lets a context that ends interrupt a call as pgx would, by a deadline in the
+// past, after which the connection is of no use; but without the goroutine that pgx starts
+// for each call under a context that may end.
+func (c Conn) watched(ctx context.Context) (unwatched context.Context, done func(error) error) {
+	if ctx.Done() == nil {
+		return ctx, func(err error) error { return err }
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.PgConn().Conn().SetDeadline(time.Unix(1, 0)) })
+	return context.WithoutCancel(ctx), func(err error) error {
+		if stop() {
+			return err
+		}
+		_ = c.conn.Close(context.WithoutCancel(ctx)) // its deadline may be set only now
+		if err != nil {
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+		return err
+	}
+}
+
 // Run runs a statement.
-func (c Conn) Run(ctx context.Context, s Statement, take func(Row) error, args ...Arg) (int64, error) {
+func (c Conn) Run(ctx context.Context, s Statement, take func(Row) error, args ...Arg) (_ int64, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, named(s, err)
+	}
+	ctx, done := c.watched(ctx)
+	defer func() { err = done(err) }()
 	values, binary := formats(args)
 	var r *pgconn.ResultReader
 	if c.prepare && s.Name != "" {
@@ -53,7 +79,12 @@ func (c Conn) Run(ctx context.Context, s Statement, take func(Row) error, args .
 
 // RunAll sends all calls at once, which is one round trip. Outside of a transaction they
 // are one by themselves: with an error nothing of it happened.
-func (c Conn) RunAll(ctx context.Context, calls []Call) error {
+func (c Conn) RunAll(ctx context.Context, calls []Call) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, done := c.watched(ctx)
+	defer func() { err = done(err) }()
 	batch := new(pgconn.Batch)
 	for i := range calls {
 		values, binary := formats(calls[i].Args)
@@ -109,13 +140,22 @@ func named(s Statement, err error) error {
 // connRow is a row as the server sent it.
 type connRow struct{ values [][]byte }
 
-func (r *connRow) Null(i int) bool         { return r.values[i] == nil }
-func (r *connRow) Int64(i int) int64       { return number(r.values[i]) }
-func (r *connRow) Bool(i int) bool         { return number(r.values[i]) != 0 }
-func (r *connRow) Text(i int) string       { return string(r.values[i]) }
-func (r *connRow) Bytes(i int) []byte      { return bytes.Clone(r.values[i]) }
+// Null tells a column that is NULL.
+func (r *connRow) Null(i int) bool { return r.values[i] == nil }
+
+// Int64 reads a number.
+func (r *connRow) Int64(i int) int64 { return number(r.values[i]) }
+
+// Text reads a text.
+func (r *connRow) Text(i int) string { return string(r.values[i]) }
+
+// Bytes reads a copy of a bytea.
+func (r *connRow) Bytes(i int) []byte { return bytes.Clone(r.values[i]) }
+
+// Copy reads the bytes of a column into a place.
 func (r *connRow) Copy(i int, into []byte) { copy(into, r.values[i]) }
 
+// Same reads a text that is most often the one before.
 func (r *connRow) Same(i int, before string) string {
 	if string(r.values[i]) == before { // compared without a copy
 		return before
@@ -123,6 +163,7 @@ func (r *connRow) Same(i int, before string) string {
 	return string(r.values[i])
 }
 
+// UUID reads a uuid.
 func (r *connRow) UUID(i int) (id [16]byte) {
 	copy(id[:], r.values[i])
 	return id

@@ -24,8 +24,8 @@ type Call struct {
 // A column that is NULL is the zero value.
 type Row interface {
 	Null(i int) bool
+	// Int64 reads a number of any width; true is 1.
 	Int64(i int) int64
-	Bool(i int) bool
 	Text(i int) string
 	// Same is Text that answers before where it is that.
 	Same(i int, before string) string

@@ -57,8 +57,10 @@ func (q SQL) Run(ctx context.Context, s Statement, take func(Row) error, args ..
 // sqlRow is a row as a driver gave it.
 type sqlRow struct{ values []any }
 
+// Null tells a column that is NULL.
 func (r *sqlRow) Null(i int) bool { return r.values[i] == nil }
 
+// Int64 reads a number.
 func (r *sqlRow) Int64(i int) int64 {
 	switch v := r.values[i].(type) {
 	case int64:
@@ -70,21 +72,18 @@ func (r *sqlRow) Int64(i int) int64 {
 			return 1
 		}
 	case string, []byte:
-		n, err := strconv.ParseInt(r.Text(i), 10, 64)
-		if err == nil {
+		text := r.Text(i)
+		if text == "t" || text == "true" {
+			return 1
+		}
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 			return n
 		}
 	}
 	return 0
 }
 
-func (r *sqlRow) Bool(i int) bool {
-	if t := r.Text(i); t == "t" || t == "true" {
-		return true
-	}
-	return r.Int64(i) != 0
-}
-
+// Text reads a text.
 func (r *sqlRow) Text(i int) string {
 	switch v := r.values[i].(type) {
 	case string:
@@ -95,8 +94,10 @@ func (r *sqlRow) Text(i int) string {
 	return ""
 }
 
+// Same reads a text that is most often the one before.
 func (r *sqlRow) Same(i int, _ string) string { return r.Text(i) }
 
+// Bytes reads a copy of a bytea.
 func (r *sqlRow) Bytes(i int) []byte {
 	switch v := r.values[i].(type) {
 	case []byte: // the caller's, since it was scanned into any
@@ -107,8 +108,10 @@ func (r *sqlRow) Bytes(i int) []byte {
 	return nil
 }
 
+// Copy reads the bytes of a column into a place.
 func (r *sqlRow) Copy(i int, into []byte) { copy(into, r.Bytes(i)) }
 
+// UUID reads a uuid.
 func (r *sqlRow) UUID(i int) (id [16]byte) {
 	switch v := r.values[i].(type) {
 	case [16]byte:
