@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/cast"
 	"github.com/nexjob/nexjob/internal/testenv"
 )
 
@@ -268,7 +269,8 @@ func TestWorkerCommandIsHidden(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if code := run(ctx, []string{"demo-worker", "--db", t.TempDir()}, &stdout, &stderr); code != 1 {
+	t.Setenv(cast.StoreEnv, t.TempDir())
+	if code := run(ctx, []string{"demo-worker"}, &stdout, &stderr); code != 1 {
 		t.Errorf("a folder for a database: exit code %d\n%s", code, &stderr)
 	}
 }
