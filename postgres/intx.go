@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -168,12 +169,9 @@ func committed(err error) error {
 type made struct{ stores []*Store }
 
 func (m *made) add(s *Store) {
-	for _, known := range m.stores {
-		if known == s {
-			return
-		}
+	if !slices.Contains(m.stores, s) {
+		m.stores = append(m.stores, s)
 	}
-	m.stores = append(m.stores, s)
 }
 
 func (m *made) rang() {

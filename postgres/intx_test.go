@@ -205,7 +205,8 @@ func TestInTxIsMarked(t *testing.T) {
 	defer pool.Close()
 	limit := func(on interface {
 		QueryRow(ctx context.Context, query string, args ...any) pgx.Row
-	}) (text string) {
+	},
+	) (text string) {
 		if err := on.QueryRow(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&text); err != nil {
 			t.Error(err)
 		}

@@ -159,14 +159,15 @@ func newWireCutter(t testing.TB, to string) *wireCutter {
 }
 
 func (w *wireCutter) serve(client, server net.Conn) {
-	defer client.Close()
-	defer server.Close()
+	closed := func(c net.Conn) { _ = c.Close() } // of a cut wire nobody asks how it was
+	defer closed(client)
+	defer closed(server)
 	var deaf atomic.Bool
 	var answers sync.WaitGroup
 	defer answers.Wait()
-	defer server.Close()
+	defer closed(server)
 	answers.Go(func() {
-		defer client.Close()
+		defer closed(client)
 		pass(client, server, func([]byte) bool { return !deaf.Load() })
 	})
 	pass(server, client, func(sent []byte) bool {
