@@ -12,13 +12,16 @@ import (
 
 // OnPostgres keeps the books in the database of a store, where the search path of its
 // connections begins.
-func OnPostgres(store *postgres.Store) Books { return serverBooks{store.Pool()} }
+func OnPostgres(store *postgres.Store) Books { return serverBooks{store, store.Pool()} }
 
-type serverBooks struct{ pool *pgxpool.Pool }
+type serverBooks struct {
+	store *postgres.Store
+	pool  *pgxpool.Pool
+}
 
 // InTx runs beside those of all other workers: none waits for another, except for a row.
 func (b serverBooks) InTx(ctx context.Context, f func(tx Tx) error) error {
-	return pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { return f(serverTx{tx}) })
+	return b.store.InTx(ctx, func(tx pgx.Tx) error { return f(serverTx{tx}) })
 }
 
 type serverTx struct{ tx pgx.Tx }
