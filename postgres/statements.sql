@@ -118,8 +118,10 @@ SELECT set_config('lock_timeout', $1::text, true)
 
 -- name: plans
 -- Plans stay on the indexes for the rest of the transaction, also while tables are new.
--- What must be walked whole then seems so dear that PostgreSQL would compile its plan.
-SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)
+-- What must be walked whole then seems so dear that PostgreSQL would compile its plan. And
+-- a process that freezes here lets go of its rows after a while.
+SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),
+  set_config('idle_in_transaction_session_timeout', '10s', true)
 
 -- Writing jobs, one JSON array of them at a time: bytes in it are hexadecimal.
 

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"os"
 
@@ -52,7 +51,8 @@ type Open func(ctx context.Context, url string) (Library, error)
 func Main(libraries ...Open) {
 	for n, open := range libraries {
 		if err := Show(context.Background(), os.Getenv("DATABASE_URL"), open, int64(n)+1, os.Stdout); err != nil {
-			log.Fatal(err)
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
 		}
 	}
 }
