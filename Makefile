@@ -63,7 +63,7 @@ TRUSTED := -gcflags='modernc.org/...=-d=checkptr=0'
 
 .PHONY: test
 test: gcc servers vet tidy-check lint ## Everything a change must pass: vet, lint, tidy, and the tests under the race detector
-	@$(call each,go test -race -shuffle=on $(TRUSTED) ./...)
+	@$(call each,go test -race -shuffle=on -timeout 25m $(TRUSTED) ./...)
 
 .PHONY: proof
 proof: servers ## The long proof: random histories, and the whole contract at every isolation level (HISTORIES=10000)
