@@ -10,9 +10,6 @@ import (
 
 // TestGroupCPU burns CPU in a child of this process, while it lives and after its end.
 func TestGroupCPU(t *testing.T) {
-	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		t.Skip("this system has no /proc: the CPU of servers is not told here")
-	}
 	used := func() time.Duration {
 		t.Helper()
 		sum, err := groupCPU(os.Getpid())
