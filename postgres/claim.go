@@ -93,6 +93,7 @@ func (s *Store) NextDue(ctx context.Context, now time.Time, queues, kinds []stri
 // recover takes jobs away from workers whose leases ran out.
 func (s *Store) recover(ctx context.Context, now time.Time, ask nexjob.ClaimRequest) error {
 	ask.N = 0
+	rings := false
 	_, err := step(ctx, s, now, time.Second, func(ctx context.Context, _ *onewriter.Unit, r *rows) (struct{}, error) {
 		u, err := onewriter.Begin(ctx, r, now) // it locks the pulse: one recovers at a time
 		if err != nil {
@@ -107,11 +108,12 @@ func (s *Store) recover(ctx context.Context, now time.Time, ask nexjob.ClaimRequ
 		if _, err = u.End(ctx); err != nil {
 			return struct{}{}, err
 		}
-		if u.Rings() {
-			s.rang()
-		}
+		rings = u.Rings()
 		return struct{}{}, r.exec(ctx, "sweep leases", micros(now))
 	})
+	if err == nil && rings { // not before the commit: who looked then would see nothing
+		s.rang()
+	}
 	return err
 }
 

@@ -69,8 +69,9 @@ type Store struct {
 }
 
 var (
-	_ nexjob.Storage = (*Store)(nil)
-	_ nexjob.Ringer  = (*Store)(nil)
+	_ nexjob.Storage    = (*Store)(nil)
+	_ nexjob.Ringer     = (*Store)(nil)
+	_ nexjob.Forecaster = (*Store)(nil)
 )
 
 // Open connects to a database by its URL, as pgx reads it: postgres://user@host/database,
