@@ -182,6 +182,10 @@ type shape struct {
 	tags, meta, more string
 }
 
+// maxShapes is how many shapes one statement lists: PostgreSQL walks the list for each
+// item. What has a further one is left.
+const maxShapes = 1000
+
 // adding is the hot statement for some of the items. It fills in the answers of those that
 // it adds and of those that create nothing, and lists those that are left.
 func (s *Store) adding(
@@ -191,15 +195,22 @@ func (s *Store) adding(
 	ids, keys, prints, args := wire.UUIDs(n), wire.Byteas(n, 24), wire.Byteas(n, 32), wire.Byteas(n, 64)
 	dues, shapes := wire.Bigints(n), wire.Smallints(n)
 	table := newShapes()
+	added := make([]int, 0, n)
 	for _, at := range which {
 		item := &items[at]
+		j := rules.NewRecord(item, item.ID, now)
+		shape := table.add(&j)
+		if shape > maxShapes {
+			*left = append(*left, at)
+			continue
+		}
+		added = append(added, at)
 		ids.Bytes(item.ID[:])
 		keys.TextOrNull(item.IdempotencyKey)
 		prints.Bytes(item.Fingerprint[:])
 		args.BytesOrNull(item.Args)
-		j := rules.NewRecord(item, item.ID, now)
 		dues.IntOrNull(stamp(j.DueAt))
-		shapes.Int(table.add(&j))
+		shapes.Int(shape)
 		answers[at] = nexjob.Answer{ID: item.ID, Outcome: nexjob.Created, State: j.ReportedState(now), Operation: item.ID}
 	}
 	list := []wire.Arg{
@@ -207,7 +218,7 @@ func (s *Store) adding(
 	}
 	list = append(append(list, table.args()...), patienceArg(wait))
 	return wire.Call{Statement: s.sheet["enqueue"], Args: list, Take: func(row wire.Row) error {
-		at := which[row.Int64(0)-1]
+		at := added[row.Int64(0)-1]
 		judged := judge(row, &items[at], now)
 		if judged.Fresh || judged.Answer.Outcome == nexjob.Replaced {
 			*left = append(*left, at)
@@ -308,7 +319,7 @@ func newShapes() *shapesOf {
 	}
 }
 
-// add returns the number of a job's shape, from 1.
+// add returns the number of a job's shape, from 1; above maxShapes, it is not listed.
 func (t *shapesOf) add(j *nexjob.Job) int64 {
 	s := shapeOf(j)
 	if t.lastAt > 0 && s == t.last {
@@ -316,7 +327,9 @@ func (t *shapesOf) add(j *nexjob.Job) int64 {
 	}
 	n, known := t.at[s]
 	if !known {
-		n = int64(len(t.at)) + 1
+		if n = int64(len(t.at)) + 1; n > maxShapes {
+			return n
+		}
 		t.at[s] = n
 		t.kinds.Text(s.kind)
 		t.queues.Text(s.queue)
