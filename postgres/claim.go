@@ -142,7 +142,8 @@ func (s *Store) claimDue(
 	}
 	took := s.wait()
 	until := rules.Micro(now.Add(ask.Lease))
-	found := taken{ask: ask, now: now, until: until, claimed: make([]nexjob.Claimed, 0, s.bounds.room(n))}
+	found := taken{ask: ask, now: now, until: until, claimed: ask.Room[len(ask.Room):]}
+	ask.Room = nil // it serves once
 	err = s.hot(ctx, "claim", func(row wire.Row) error {
 		if row.Int64(1) != 0 {
 			late = append(late, row.UUID(0))
@@ -322,10 +323,9 @@ func lanesOf(ask *nexjob.ClaimRequest) []claimLane {
 // somebody holds an old snapshot. They only serve while there is a backlog, and are
 // forgotten every second: retries and late commits fall due below them.
 type bounds struct {
-	mu     sync.Mutex
-	since  time.Time
-	lately int // jobs that the newest claim found
-	of     map[boundOf]int64
+	mu    sync.Mutex
+	since time.Time
+	of    map[boundOf]int64
 }
 
 type boundOf struct {
@@ -357,22 +357,11 @@ func (b *bounds) list(now time.Time, lanes []claimLane, kinds []string) bounded 
 	return bounded{list.Arg(), len(b.of) > 0}
 }
 
-// room is for how many jobs a claim of n makes room: about as many come as came last.
-func (b *bounds) room(n int) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return min(n, b.lately+few)
-}
-
-// few is the least room that is made.
-const few = 4
-
 // learn notes what a claim found. One that did not fill up forgets all: it has come to the
 // end of what is due, and whatever comes next may lie below.
 func (b *bounds) learn(now time.Time, found []nexjob.Claimed, full bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.lately = len(found)
 	if !full {
 		b.of = nil
 		return
