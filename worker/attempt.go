@@ -30,10 +30,6 @@ func (w *Worker) newAttempt(c *nexjob.Claimed, asked, now time.Time) *attempt {
 func (w *Worker) prepare(base context.Context, a *attempt) context.Context {
 	ctx, cancel := context.WithCancelCause(base)
 	a.cancel, a.started = cancel, time.Now()
-	a.lapse = time.AfterFunc(time.Until(a.held), func() {
-		const why = "it could not be renewed before it ended"
-		w.countLost(a, why, w.board.lapsed(a, why))
-	})
 	if timeout := a.run.timeout(); timeout > 0 {
 		a.grace = max(w.options.Grace, time.Millisecond)
 		a.overdue = time.AfterFunc(timeout+w.options.Grace, func() { w.abandonTimedOut(a, timeout) })

@@ -39,7 +39,6 @@ type attempt struct {
 	told    time.Time     // when the handler's context was ended; zero: it was not
 	why     string        // and why
 	shown   bool          // its being stuck has been logged
-	lapse   *time.Timer   // fires when the lease ends
 	overdue *time.Timer   // fires when the time-out and its grace are over; nil: none
 	grace   time.Duration // of overdue
 }
@@ -56,6 +55,7 @@ type board struct {
 	closed   bool          // nothing waits any more
 	pace     pace          // of the handlers
 	changed  chan struct{} // closed at the next change, while somebody waits
+	alarm    alarm
 
 	wall func() time.Time // the host's clock, which goes on while the machine sleeps
 }
@@ -115,7 +115,7 @@ func (b *board) renewed(a *attempt, until, ends time.Time) {
 		a.until, a.ends = until, ends
 	case running:
 		a.until, a.ends, a.held = until, ends, ends
-		a.lapse.Reset(time.Until(a.held))
+		b.mindLocked(a)
 	case completing, settling, over:
 	}
 }
@@ -129,7 +129,6 @@ func (b *board) busy(a *attempt, until time.Time) {
 		return
 	}
 	a.held = until
-	a.lapse.Reset(time.Until(a.held))
 }
 
 // leaseEnd returns when the attempt's lease ends: in the storage's time and on our
@@ -153,14 +152,6 @@ func (b *board) lose(a *attempt, why string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.loseLocked(a, why)
-}
-
-// lapsed loses a running attempt if its lease has ended: a renewal may have been
-// quicker than the timer that asks for it.
-func (b *board) lapsed(a *attempt, why string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return !time.Now().Before(a.held) && b.loseLocked(a, why)
 }
 
 func (b *board) loseLocked(a *attempt, why string) bool {
@@ -247,7 +238,7 @@ func (b *board) abandonAll() []*attempt {
 
 func (b *board) settlingLocked(a *attempt) {
 	a.phase = settling
-	a.stopTimers()
+	a.stopTimer()
 	b.changedLocked()
 }
 
@@ -274,7 +265,9 @@ func (b *board) completeFailed(a *attempt) {
 	a.phase = running
 	if !time.Now().Before(a.held) {
 		b.loseLocked(a, "its lease ended while it was completing")
+		return
 	}
+	b.mindLocked(a)
 }
 
 // settled ends an attempt: its settlement is written, refused or let go.
@@ -289,7 +282,7 @@ func (b *board) overLocked(a *attempt) {
 		return
 	}
 	a.phase = over
-	a.stopTimers()
+	a.stopTimer()
 	b.open--
 	if !a.live {
 		delete(b.attempts, a.lease)
@@ -310,10 +303,7 @@ func (b *board) returned(a *attempt) {
 	b.changedLocked()
 }
 
-func (a *attempt) stopTimers() {
-	if a.lapse != nil {
-		a.lapse.Stop()
-	}
+func (a *attempt) stopTimer() {
 	if a.overdue != nil {
 		a.overdue.Stop()
 	}

@@ -111,7 +111,9 @@ func (w *Worker) claim(stop, base context.Context, n int) (look, error) {
 	err := w.clock.Do(ctx, func(storageNow time.Time) error {
 		l.asked, l.now = time.Now(), storageNow
 		var err error
-		claimed, err = w.store.Claim(ctx, storageNow, w.claimRequest(n))
+		ask := w.claimRequest(n)
+		ask.Room = w.records
+		claimed, err = w.store.Claim(ctx, storageNow, ask)
 		return err
 	})
 	if err != nil {
@@ -126,6 +128,8 @@ func (w *Worker) claim(stop, base context.Context, n int) (look, error) {
 	for i := range claimed {
 		attempts[i] = w.newAttempt(&claimed[i], l.asked, l.now)
 	}
+	clear(claimed)
+	w.records = claimed[:0]
 	switch {
 	case stop.Err() != nil:
 		w.giveBack(attempts, "the worker is stopping")

@@ -142,7 +142,7 @@ func (e Effect[T]) check() error {
 
 func (e Effect[T]) fingerprint(run *Run) (nexjob.Fingerprint, error) {
 	if e.Request == nil {
-		return run.job.Fingerprint, nil
+		return run.job.fingerprint, nil
 	}
 	text, err := json.Marshal(e.Request)
 	if err != nil {

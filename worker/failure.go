@@ -192,8 +192,7 @@ func deliberate(err error) bool {
 // failedTry ends an attempt whose handler failed: as Failed when no retry can help
 // or no try is left, else for a retry. It must not panic whatever the error does.
 func (w *Worker) failedTry(a *attempt, err error) (end nexjob.Settlement) {
-	job := &a.run.job
-	tries := job.Tries + 1
+	tries := a.run.job.tries + 1
 	defer func() {
 		if value := recover(); value != nil {
 			end = bareTry(a, errorText(err))
@@ -203,7 +202,7 @@ func (w *Worker) failedTry(a *attempt, err error) (end nexjob.Settlement) {
 	var permanent *permanentError
 	var later *retryAfterError
 	switch {
-	case errors.As(err, &permanent), errors.Is(err, nexjob.ErrEffectMismatch), tries >= job.MaxAttempts:
+	case errors.As(err, &permanent), errors.Is(err, nexjob.ErrEffectMismatch), tries >= a.run.job.maxAttempts:
 		return ending(a, nexjob.EndFailed, 0, err)
 	case errors.As(err, &later) && later.after > 0:
 		wait = later.after + time.Duration(random()*float64(min(later.after, 10*time.Minute))/10)
@@ -215,8 +214,8 @@ func (w *Worker) failedTry(a *attempt, err error) (end nexjob.Settlement) {
 
 // bareTry ends an attempt whose handler failed without asking anything of the user's.
 func bareTry(a *attempt, text string) nexjob.Settlement {
-	tries := a.run.job.Tries + 1
-	if tries >= a.run.job.MaxAttempts {
+	tries := a.run.job.tries + 1
+	if tries >= a.run.job.maxAttempts {
 		return nexjob.Settlement{Lease: a.lease, As: nexjob.EndFailed, Error: text}
 	}
 	return nexjob.Settlement{
@@ -232,7 +231,7 @@ func (w *Worker) uncertainEnd(a *attempt, unknown *uncertainError, err error) ne
 	if err == nil {
 		err = unknown
 	}
-	ends := a.run.job.Lookups + 1
+	ends := a.run.job.lookups + 1
 	switch {
 	case !unknown.lookup, unknown.asked && ends >= w.options.LookupLimit:
 		return ending(a, nexjob.EndUncertain, 0, err)

@@ -58,7 +58,7 @@ func (r *Run) effect(name, item string) (turn int, standing *nexjob.Receipt) {
 func (r *Run) step(name string) *nexjob.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	slot := nexjob.Receipt{Sort: nexjob.StepReceipt, Name: name, Fingerprint: r.job.Fingerprint}
+	slot := nexjob.Receipt{Sort: nexjob.StepReceipt, Name: name, Fingerprint: r.job.fingerprint}
 	if receipt, ok := r.receipts[slot.Slot()]; ok {
 		return &receipt
 	}
@@ -108,7 +108,7 @@ func (r *Run) remember(unknown *uncertainError) {
 // endWished reports whether the job is only still active because an effect has no
 // outcome: once it has, the job is cancelled or expired.
 func (r *Run) endWished() bool {
-	return r.job.Wished == nexjob.Cancelled || r.job.Wished == nexjob.Expired
+	return r.job.wished == nexjob.Cancelled || r.job.wished == nexjob.Expired
 }
 
 // sendMargin is kept between the end of a send and the lease's: for the storage's
@@ -254,7 +254,7 @@ func step[T any](
 		return wrap(Permanent(fmt.Errorf("its result could not be kept: %w", err)))
 	}
 	recorded, err := record(ctx, nexjob.Receipt{
-		Operation: run.job.Operation, Sort: nexjob.StepReceipt, Name: name, Fingerprint: run.job.Fingerprint,
+		Operation: run.job.operation, Sort: nexjob.StepReceipt, Name: name, Fingerprint: run.job.fingerprint,
 		State: nexjob.Confirmed, Writer: run.attempt.lease, Value: text,
 	})
 	switch {

@@ -134,3 +134,60 @@ func (w *Worker) reportStuck() {
 			"job", s.Job.String(), "kind", s.Kind, "fence", s.Fence, "reason", s.Why)
 	}
 }
+
+// alarm rings when the first lease of the running handlers ends: one timer for all of
+// them, since nearly every handler returns, or its lease is renewed, long before. The zero
+// value is set for no time.
+type alarm struct {
+	timer *time.Timer
+	at    time.Time
+	lost  func(a *attempt, why string) // is told of leases that ended
+}
+
+// mindLocked has the alarm ring no later than when a running attempt's lease ends.
+func (b *board) mindLocked(a *attempt) {
+	if b.alarm.at.IsZero() || a.held.Before(b.alarm.at) {
+		b.setLocked(a.held)
+	}
+}
+
+func (b *board) setLocked(at time.Time) {
+	b.alarm.at = at
+	switch {
+	case b.alarm.timer == nil:
+		b.alarm.timer = time.AfterFunc(time.Until(at), b.ring)
+	default:
+		b.alarm.timer.Reset(time.Until(at))
+	}
+}
+
+// ring loses the running attempts whose leases have ended and sets the alarm for the next.
+func (b *board) ring() {
+	const why = "it could not be renewed before it ended"
+	for _, a := range b.lapsed(why) {
+		b.alarm.lost(a, why)
+	}
+}
+
+func (b *board) lapsed(why string) (lapsed []*attempt) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	var first time.Time
+	for _, a := range b.attempts {
+		switch {
+		case a.phase != running:
+		case now.Before(a.held):
+			if first.IsZero() || a.held.Before(first) {
+				first = a.held
+			}
+		case b.loseLocked(a, why):
+			lapsed = append(lapsed, a)
+		}
+	}
+	b.alarm.at = time.Time{}
+	if !first.IsZero() {
+		b.setLocked(first)
+	}
+	return lapsed
+}

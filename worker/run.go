@@ -15,12 +15,37 @@ import (
 	"github.com/nexjob/nexjob"
 )
 
+// job is what a run needs of its job: a record is more than twice as large, and a worker
+// makes thousands of runs in a second.
+type job struct {
+	id, operation      nexjob.ID
+	kind, queue, key   string
+	args               []byte
+	fingerprint        nexjob.Fingerprint
+	tags               []string
+	meta               map[string]string
+	deadline           time.Time
+	limit              time.Duration // of one attempt; 0: the worker's default
+	fence              int64
+	tries, maxAttempts int
+	lookups            int
+	wished             nexjob.State
+}
+
+func jobOf(j *nexjob.Job) job {
+	return job{
+		id: j.ID, operation: j.Operation, kind: j.Kind, queue: j.Queue, key: j.Key, args: j.Args, fingerprint: j.Fingerprint,
+		tags: j.Tags, meta: j.Meta, deadline: j.Deadline, limit: j.Timeout, fence: j.Fence, tries: j.Tries,
+		maxAttempts: j.MaxAttempts, lookups: j.Lookups, wished: j.Wished,
+	}
+}
+
 // Run is one attempt of a job as its handler sees it. It is valid until the handler
 // returns; its methods may be called from several goroutines.
 type Run struct {
 	worker  *Worker
 	attempt *attempt
-	job     nexjob.Job
+	job     job
 	lookup  bool                        // the job was Uncertain: its effect asks before it sends
 	logger  atomic.Pointer[slog.Logger] // made when it is first asked for
 	gate    *nexjob.OpenTx
@@ -36,7 +61,7 @@ type Run struct {
 }
 
 func newRun(w *Worker, a *attempt, c *nexjob.Claimed) *Run {
-	r := &Run{worker: w, attempt: a, job: c.Job, lookup: c.Lookup}
+	r := &Run{worker: w, attempt: a, job: jobOf(&c.Job), lookup: c.Lookup}
 	for _, receipt := range c.Receipts {
 		r.keep(receipt)
 	}
@@ -52,43 +77,43 @@ func (r *Run) keep(receipt nexjob.Receipt) {
 }
 
 // JobID returns the job's ID.
-func (r *Run) JobID() nexjob.ID { return r.job.ID }
+func (r *Run) JobID() nexjob.ID { return r.job.id }
 
 // Operation returns the ID of the logical thing that is done once: it stays the
 // same over attempts, requeues and the re-enqueues that continue it. Use it, not
 // the job's ID, as the message ID of an inbox.
-func (r *Run) Operation() nexjob.ID { return r.job.Operation }
+func (r *Run) Operation() nexjob.ID { return r.job.operation }
 
 // Kind returns the kind that the job was enqueued under, perhaps a former name.
-func (r *Run) Kind() string { return r.job.Kind }
+func (r *Run) Kind() string { return r.job.kind }
 
 // Queue returns the job's queue.
-func (r *Run) Queue() string { return r.job.Queue }
+func (r *Run) Queue() string { return r.job.queue }
 
 // Key returns the job's idempotency key, "" without one.
-func (r *Run) Key() string { return r.job.Key }
+func (r *Run) Key() string { return r.job.key }
 
 // Try returns which try this is, from 1. Crashes, interruptions, snoozes and
 // look-ups are not counted.
-func (r *Run) Try() int { return r.job.Tries + 1 }
+func (r *Run) Try() int { return r.job.tries + 1 }
 
 // MaxAttempts returns how many tries the job has in all.
-func (r *Run) MaxAttempts() int { return r.job.MaxAttempts }
+func (r *Run) MaxAttempts() int { return r.job.maxAttempts }
 
 // Fence returns the number of this attempt's lease, for the user's own tables: it
 // grows from attempt to attempt, so a row that keeps the highest fence seen can
 // refuse a stale writer.
-func (r *Run) Fence() int64 { return r.job.Fence }
+func (r *Run) Fence() int64 { return r.job.fence }
 
 // Deadline returns the time after which the job would not have been started; zero
 // without one.
-func (r *Run) Deadline() time.Time { return r.job.Deadline }
+func (r *Run) Deadline() time.Time { return r.job.deadline }
 
 // Tags returns the job's tags.
-func (r *Run) Tags() []string { return slices.Clone(r.job.Tags) }
+func (r *Run) Tags() []string { return slices.Clone(r.job.tags) }
 
 // Meta returns the job's metadata.
-func (r *Run) Meta() map[string]string { return maps.Clone(r.job.Meta) }
+func (r *Run) Meta() map[string]string { return maps.Clone(r.job.meta) }
 
 // Logger returns a logger whose every line carries job, operation, kind, key,
 // attempt and fence.
@@ -96,8 +121,8 @@ func (r *Run) Logger() *slog.Logger {
 	if made := r.logger.Load(); made != nil {
 		return made
 	}
-	made := r.worker.log.With("job", r.job.ID.String(), "operation", r.job.Operation.String(), "kind", r.job.Kind,
-		"key", r.job.Key, "attempt", r.Try(), "fence", r.job.Fence)
+	made := r.worker.log.With("job", r.job.id.String(), "operation", r.job.operation.String(), "kind", r.job.kind,
+		"key", r.job.key, "attempt", r.Try(), "fence", r.job.fence)
 	r.logger.CompareAndSwap(nil, made)
 	return r.logger.Load()
 }
@@ -161,8 +186,8 @@ func (r *Run) Go(f func() error) { r.group.start(r.worker, f) }
 
 // timeout returns how long the handler may take; 0 is for ever.
 func (r *Run) timeout() time.Duration {
-	if r.job.Timeout != 0 {
-		return r.job.Timeout
+	if r.job.limit != 0 {
+		return r.job.limit
 	}
 	return r.worker.options.Timeout
 }

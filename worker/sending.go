@@ -75,9 +75,9 @@ func (s *sending) intend(ctx context.Context, turn int, standing *nexjob.Receipt
 		return nil, errThawed
 	}
 	intent := nexjob.Receipt{
-		Operation: s.run.job.Operation, Sort: nexjob.EffectReceipt, Name: s.name, Item: s.item, Turn: turn,
+		Operation: s.run.job.operation, Sort: nexjob.EffectReceipt, Name: s.name, Item: s.item, Turn: turn,
 		Fingerprint: s.request, State: nexjob.Intended, Writer: s.run.attempt.lease,
-		OutsideKey: nexjob.OutsideKey(s.run.job.Operation, s.name, s.item, turn),
+		OutsideKey: nexjob.OutsideKey(s.run.job.operation, s.name, s.item, turn),
 		SendBefore: before, RepeatableFor: s.repeatableFor, LookupAfter: s.lookupAfter,
 		Lookup: s.lookup != nil, AtMostOnce: s.atMostOnce,
 	}

@@ -24,6 +24,7 @@ type settler struct {
 
 	mu    sync.Mutex
 	queue []pending
+	spare []pending // the batch that was taken last, whose room the next queue has
 }
 
 // pending is a settlement that waits to be written.
@@ -44,6 +45,9 @@ func (s *settler) add(a *attempt, end nexjob.Settlement) {
 }
 
 func (s *settler) put(items []pending) {
+	if len(items) == 0 {
+		return
+	}
 	s.mu.Lock()
 	s.queue = append(s.queue, items...)
 	s.mu.Unlock()
@@ -60,7 +64,7 @@ func (s *settler) waiting() int {
 	return len(s.queue)
 }
 
-// take returns the next batch, oldest first.
+// take returns the next batch, oldest first. It is good until the next call.
 func (s *settler) take() []pending {
 	// Handlers that are about to return join the batch.
 	if s.waiting() > 0 {
@@ -69,9 +73,13 @@ func (s *settler) take() []pending {
 	s.gathering.Gather(time.Now, s.waiting, maxSettle)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := min(len(s.queue), maxSettle)
-	batch := slices.Clone(s.queue[:n])
-	s.queue = slices.Delete(s.queue, 0, n)
+	if len(s.queue) <= maxSettle {
+		batch := s.queue
+		s.queue, s.spare = s.spare[:0], batch
+		return batch
+	}
+	batch := slices.Clone(s.queue[:maxSettle])
+	s.queue = slices.Delete(s.queue, 0, maxSettle)
 	return batch
 }
 
@@ -87,12 +95,13 @@ func (s *settler) work(ctx context.Context) {
 		}
 		for batch := s.take(); len(batch) > 0; batch = s.take() {
 			left := s.write(ctx, s.covered(batch))
+			s.put(left)
+			clear(batch) // its room is kept, but not what it held
 			if len(left) == 0 {
 				failures = 0
 				continue
 			}
 			failures++
-			s.put(left)
 			if !pause(ctx, backoff(failures, min(time.Second, s.worker.options.Lease/10))) {
 				return
 			}

@@ -20,8 +20,12 @@ func (w *Worker) prefetch(slots int) int {
 	if w.options.Prefetch != 0 {
 		return w.options.Prefetch
 	}
-	return slots
+	return max(slots, fewestAhead)
 }
+
+// fewestAhead is how many may be claimed ahead even of a few slots, where the pace has them
+// start within paceAhead: in smaller claims, the flushes of the disk cost more than the jobs.
+const fewestAhead = 400
 
 // stock has attempts wait for a slot, in the order in which they are to start, and
 // starts as many as there are slots.
@@ -95,6 +99,7 @@ func (b *board) next(slots int, prepare func(*attempt)) (late []*attempt) {
 	}
 	a := b.takeLocked(1)[0]
 	a.phase, a.live, a.held = running, true, a.ends
+	b.mindLocked(a)
 	b.live++
 	prepare(a)
 	return late
@@ -130,6 +135,9 @@ func (b *board) late() []*attempt {
 }
 
 func (b *board) lateLocked() []*attempt {
+	if len(b.stock) == 0 {
+		return nil
+	}
 	now := time.Now()
 	n := slices.IndexFunc(b.stock, func(a *attempt) bool {
 		return now.Before(a.startBy) && now.Before(a.ends) && !b.slept(a.startBy)

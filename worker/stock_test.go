@@ -82,3 +82,13 @@ func TestNothingStartsLate(t *testing.T) {
 		}
 	})
 }
+
+// TestAnEmptyStockForgetsNoPace: each claim has a timer that looks for what has waited too
+// long. Where all has started, it says nothing about the pace.
+func TestAnEmptyStockForgetsNoPace(t *testing.T) {
+	b := newBoard()
+	b.pace = pace{rate: 1000, at: time.Now()}
+	if late := b.late(); late != nil || b.pace.rate != 1000 {
+		t.Errorf("late %v, pace %v", late, b.pace)
+	}
+}

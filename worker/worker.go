@@ -30,6 +30,7 @@ type Worker struct {
 	crew    *crew
 	crowd   crowd
 	settler *settler
+	records []nexjob.Claimed // of the claimer alone: room for those of the next claim
 	dues    *dues
 	stats   stats
 	wake    chan struct{} // tells the claimer that a slot came free or a due time is known
@@ -79,6 +80,7 @@ func New(store nexjob.Storage, options Options) *Worker {
 	w.name = options.Name + "-" + own[len(own)-8:]
 	w.setSlots(options.Slots)
 	w.settler = newSettler(w)
+	w.board.alarm.lost = func(a *attempt, why string) { w.countLost(a, why, true) }
 	if store == nil {
 		w.mistakes = append(w.mistakes, errors.New("worker: New was given no storage"))
 	} else {
@@ -100,7 +102,7 @@ func Handle[T any](w *Worker, k nexjob.Kind[T], h func(context.Context, *Run, T)
 	var call func(ctx context.Context, run *Run) error
 	if h != nil {
 		call = func(ctx context.Context, run *Run) error {
-			args, err := k.Decode(run.job.Args)
+			args, err := k.Decode(run.job.args)
 			if err != nil {
 				return Permanent(err) // the same bytes never decode better
 			}
@@ -316,7 +318,7 @@ func (w *Worker) giveUp(end time.Time) []Left {
 	w.board.await(end, func() bool { return w.board.open == 0 })
 	var left []Left
 	for _, a := range w.board.remaining() {
-		l := Left{Job: a.lease.Job, Kind: a.run.job.Kind, Fence: a.lease.Fence, Why: "its handler still runs"}
+		l := Left{Job: a.lease.Job, Kind: a.run.job.kind, Fence: a.lease.Fence, Why: "its handler still runs"}
 		switch w.board.phaseOf(a) {
 		case completing:
 			l.Why = "its transaction is still open"
