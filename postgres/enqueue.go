@@ -3,9 +3,12 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/internal/onewriter"
@@ -107,9 +110,15 @@ func (s *Store) tryMany(
 	defer conn.Release()
 	now = waited.Add(now)
 	on := wire.NewConn(conn.Conn())
+	if p.simple && !s.leaves.Load() {
+		answers, done, err := s.tryWhole(ctx, conn, on, now, items, p, wait)
+		if done || err != nil {
+			return answers, err
+		}
+	}
 	answers := slices.Clone(p.answers)
 	var left []int
-	hot := s.adding(now, items, p.first, wait, answers, &left)
+	hot := s.adding(now, items, p.first, wait, answers, &left, parts)
 	if err := on.RunAll(ctx, []wire.Call{{Statement: dynamic(begin)}, hot}); err != nil {
 		if conn.Conn().PgConn().TxStatus() != 'I' {
 			rollback(ctx, conn)
@@ -117,6 +126,7 @@ func (s *Store) tryMany(
 		return nil, refresh(ctx, conn, err)
 	}
 	left = append(left, p.later...)
+	s.leaves.Store(len(left) > 0)
 	if len(left) == 0 {
 		return answers, commit(ctx, on)
 	}
@@ -125,6 +135,33 @@ func (s *Store) tryMany(
 		return struct{}{}, enqueueLeft(ctx, u, items, left, answers)
 	})
 	return answers, err
+}
+
+// tryWhole adds a batch by the hot statement alone, which is one round trip: it stands or
+// falls with that. Nothing of it is done where an item is left; the next batches are then
+// begun as if that will be so again.
+func (s *Store) tryWhole(
+	ctx context.Context, conn *pgxpool.Conn, on wire.Conn, now time.Time, items []nexjob.NewJob, p plan, wait time.Duration,
+) (answers []nexjob.Answer, done bool, err error) {
+	answers = slices.Clone(p.answers)
+	var left []int
+	call := s.adding(now, items, p.first, wait, answers, &left, whole)
+	if len(left) > 0 {
+		return nil, false, nil
+	}
+	_, err = on.Run(ctx, call.Statement, call.Take, call.Args...)
+	switch code := codeOf(err); {
+	case err == nil && len(left) == 0:
+		return answers, true, nil
+	case err == nil:
+		err = fmt.Errorf("%w: %d jobs were neither added nor answered", nexjob.ErrOutcomeUnknown, len(left))
+	case code == codeLeft, code == codeSerialization: // the latter where the session's default is stricter
+		s.leaves.Store(true)
+		return nil, false, nil
+	case unknown(err):
+		err = fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err)
+	}
+	return nil, false, refresh(ctx, conn, err)
 }
 
 // enqueueLeft adds what the hot statement has left, in a unit of the same transaction.
@@ -146,10 +183,11 @@ type plan struct {
 	first   []int           // by the hot statement: their keys and IDs differ
 	later   []int           // after them: the key, or the ID, is that of an earlier one
 	whole   bool            // all by one unit
+	simple  bool            // all of it may be done by the hot statement
 }
 
 func planOf(items []nexjob.NewJob) plan {
-	p := plan{answers: make([]nexjob.Answer, len(items)), first: make([]int, 0, len(items))}
+	p := plan{answers: make([]nexjob.Answer, len(items)), first: make([]int, 0, len(items)), simple: true}
 	keys := make(map[string]bool, len(items))
 	ids := make(map[nexjob.ID]bool, len(items))
 	for i := range items {
@@ -163,10 +201,11 @@ func planOf(items []nexjob.NewJob) plan {
 			p.whole = true
 			return p
 		case item.IdempotencyKey != "" && keys[item.IdempotencyKey]:
-			p.later = append(p.later, i)
+			p.later, p.simple = append(p.later, i), false
 		default:
 			p.first = append(p.first, i)
 		}
+		p.simple = p.simple && item.WhileActive != nexjob.Replace
 		keys[item.IdempotencyKey], ids[item.ID] = true, true
 	}
 	return p
@@ -186,10 +225,16 @@ type shape struct {
 // item. What has a further one is left.
 const maxShapes = 1000
 
+// Whether the hot statement leaves what it cannot do, or then does nothing at all.
+const (
+	parts = false
+	whole = true
+)
+
 // adding is the hot statement for some of the items. It fills in the answers of those that
 // it adds and of those that create nothing, and lists those that are left.
 func (s *Store) adding(
-	now time.Time, items []nexjob.NewJob, which []int, wait time.Duration, answers []nexjob.Answer, left *[]int,
+	now time.Time, items []nexjob.NewJob, which []int, wait time.Duration, answers []nexjob.Answer, left *[]int, all bool,
 ) wire.Call {
 	n := len(which)
 	ids, keys, prints, args := wire.UUIDs(n), wire.Byteas(n, 24), wire.Byteas(n, 32), wire.Byteas(n, 64)
@@ -216,7 +261,7 @@ func (s *Store) adding(
 	list := []wire.Arg{
 		wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), keys.Arg(), prints.Arg(), args.Arg(), dues.Arg(), shapes.Arg(),
 	}
-	list = append(append(list, table.args()...), patienceArg(wait))
+	list = append(append(list, table.args()...), patienceArg(wait), wire.Bool(all))
 	return wire.Call{Statement: s.sheet["enqueue"], Args: list, Take: func(row wire.Row) error {
 		at := added[row.Int64(0)-1]
 		judged := judge(row, &items[at], now)

@@ -26,7 +26,8 @@ const (
 	codeNoSchema       = "3F000"
 	codeAborted        = "25P02"
 	codeNoParameter    = "42P02"
-	codeClock          = "NJ001" // ours; see the migrations
+	codeClock          = "NJ001" // ours, as the next; see the migrations
+	codeLeft           = "NJ002"
 )
 
 // codeOf returns PostgreSQL's code of an error, "" when it has none. Drivers of

@@ -83,7 +83,7 @@ SELECT {receipt} FROM nexjob.receipts r WHERE true
 -- name: enqueue
 SELECT * FROM nexjob.enqueue_1($1::bigint, $2::boolean, $3::uuid[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bigint[],
   $8::smallint[], $9::text[], $10::text[], $11::smallint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[],
-  $16::text[], $17::text[], $18::text[], $19::text)
+  $16::text[], $17::text[], $18::text[], $19::text, $20::boolean)
 
 -- name: add
 SELECT * FROM nexjob.add_1($1::bigint, $2::boolean, $3::uuid, $4::bytea, $5::bytea, $6::bytea, $7::bigint, $8::text,

@@ -51,6 +51,7 @@ type Store struct {
 	clock   func() time.Time // nil: the server's
 	bell    *nexjob.Bell
 	closed  atomic.Bool
+	leaves  atomic.Bool     // the hot statement has left items of the newest batch
 	looking atomic.Bool     // a ring is on its way; see lookAgain
 	life    context.Context //nolint:containedctx // ends at Close
 	end     context.CancelFunc

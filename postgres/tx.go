@@ -182,7 +182,7 @@ func (j *joined) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJo
 	}
 	answers := p.answers
 	var left []int
-	call := j.store.adding(now, jobs, p.first, forever, answers, &left)
+	call := j.store.adding(now, jobs, p.first, forever, answers, &left, parts)
 	if _, err := j.on.Run(ctx, call.Statement, call.Take, call.Args...); err != nil {
 		return nil, wrap("enqueue", explain(err))
 	}

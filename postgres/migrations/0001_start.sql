@@ -291,17 +291,27 @@ BEGIN
   RETURN QUERY SELECT * FROM nexjob.look_1(ARRAY[nexjob_add_1.id], ARRAY[nexjob_add_1.key]);
 END $$;
 
+-- answered_1 refuses an item unless an active job holds its key.
+CREATE FUNCTION nexjob.answered_1(same uuid, holder_state smallint, key_until bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  IF same IS NOT NULL OR holder_state IS NULL OR holder_state > 4 OR key_until IS NOT NULL THEN
+    RAISE EXCEPTION 'an item is left' USING ERRCODE = 'NJ002';
+  END IF;
+  RETURN true;
+END $$;
+
 -- enqueue_1 adds the items whose keys nobody has, and answers, as look_1 does, what is
 -- stored about the others. Keys of one call differ, and IDs do. Options that many items
 -- share are listed once: shapes says which of them an item has. Two inserts that stop at
 -- what is there cost a fifth less than two that would step over it. So where somebody adds
 -- one of the keys or IDs at the same time, all is undone and add_1 does it item by item; and
--- so it does for a snapshot, which does not see what has become of a key since.
+-- so it does for a snapshot, which does not see what has become of a key since. Of a whole,
+-- nothing is added if an item may want more than that its key's active job is the answer.
 CREATE FUNCTION nexjob.enqueue_1(
   now bigint, guard boolean, ids uuid[], keys bytea[], fingerprints bytea[], args bytea[], dues bigint[],
   shapes smallint[], kinds text[], queues text[], priorities smallint[], deadlines bigint[],
   timeouts bigint[], max_attempts bigint[], keeps bigint[], tags text[], metas text[], mores text[],
-  patience text
+  patience text, whole boolean
 ) RETURNS TABLE (
   ord bigint,
   same uuid, same_kind text, same_key bytea, same_fingerprint bytea, same_operation uuid,
@@ -342,7 +352,8 @@ BEGIN
         RETURN;
       END IF;
       RETURN QUERY SELECT l.* FROM nexjob.look_1(ids, keys) l
-        WHERE NOT EXISTS (SELECT 1 FROM unnest(made) AS m (id) WHERE m.id = ids[l.ord]);
+        WHERE NOT EXISTS (SELECT 1 FROM unnest(made) AS m (id) WHERE m.id = ids[l.ord])
+          AND (NOT whole OR nexjob.answered_1(l.same, l.holder_state, l.key_until));
       RETURN;
     EXCEPTION WHEN unique_violation THEN
       NULL; -- undone
@@ -356,7 +367,8 @@ BEGIN
       AS i (id, key, fingerprint, args, due, shape, ord) ORDER BY i.key
   ) i, LATERAL nexjob.add_1(now, false, i.id, i.key, i.fingerprint, i.args, i.due, kinds[i.shape], queues[i.shape],
     priorities[i.shape], deadlines[i.shape], timeouts[i.shape], max_attempts[i.shape], keeps[i.shape], tags[i.shape],
-    metas[i.shape], mores[i.shape], patience) a;
+    metas[i.shape], mores[i.shape], patience) a
+  WHERE NOT whole OR nexjob.answered_1(a.same, a.holder_state, a.key_until);
 END $$;
 
 -- claim_1 leases at most n due jobs, queue by queue and priority by priority as they are

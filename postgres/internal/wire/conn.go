@@ -69,6 +69,8 @@ func (c Conn) Run(ctx context.Context, s Statement, take func(Row) error, args .
 		if err != nil {
 			return 0, named(s, err)
 		}
+		room := makeRoom(c.conn.PgConn(), args)
+		defer func() { room(err) }()
 		r = c.conn.PgConn().ExecStatement(ctx, d, values, binary, binaryResults())
 	} else {
 		r = c.conn.PgConn().ExecParams(ctx, s.Text, values, nil, binary, binaryResults())
