@@ -13,7 +13,7 @@ import (
 
 // maxClaim bounds one claim, and with it how many jobs a lost answer can cost a
 // crash.
-const maxClaim = 500
+const maxClaim = 1000
 
 // claimer takes jobs for the free slots, and as many ahead as are soon started, until
 // stop ends. Calls run under base: a

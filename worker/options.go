@@ -16,7 +16,7 @@ type Options struct {
 	Slots int
 	// Prefetch is how many jobs may be claimed beyond the free slots, so that handlers
 	// need not wait for the way to the storage: leased to this worker and waiting in it.
-	// Default as many as Slots, at least 400; negative none; one claim takes 500 at most in all.
+	// Default as many as Slots, at least 400; negative none; one claim takes 1,000 at most in all.
 	//
 	// It is a limit. While handlers take longer than a tenth of a second, jobs are claimed
 	// for free slots alone. Else no more are claimed ahead than start within 50 ms, at the

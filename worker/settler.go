@@ -35,7 +35,7 @@ type pending struct {
 	tried   bool // the storage has been asked at least once
 }
 
-const maxSettle = 500
+const maxSettle = 1000
 
 func newSettler(w *Worker) *settler { return &settler{worker: w, ready: make(chan struct{}, 1)} }
 
