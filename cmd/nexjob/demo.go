@@ -82,6 +82,7 @@ mail leaves this machine.`,
 	f.IntVar(&o.Kills, "kills", 3, "how many worker processes to kill: the first three inside a charge, a mail and a webhook")
 	f.IntVar(&o.Freezes, "freezes", demo.ByKills, "how many worker processes to freeze past their lease inside an effect "+
 		"(default: one for every five kills, and at least one)")
+	f.DurationVar(&o.FreezeFor, "freeze-for", 0, "how long a frozen worker process stays so at least; its lease is 2s (default: until that is over)")
 	f.Lookup("freezes").DefValue = "0" // which help leaves out; the text says it
 	f.IntVar(&o.Workers, "workers", 2, "how many worker processes work at once")
 	f.IntVar(&o.ServerRestarts, "server-restarts", 0, "with --store postgres: how often to kill the database's server and start it again")

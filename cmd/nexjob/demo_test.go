@@ -224,6 +224,7 @@ func TestDemo(t *testing.T) {
 			{[]string{"--kills", "34", "--freezes", "0"}, "--kills: 34 kills and 0 freezes, and the orders lead to 33 effects"},
 			{[]string{"--workers", "0"}, "--workers: 0"},
 			{[]string{"--freezes", "-2"}, "--freezes: -2: want 0"},
+			{[]string{"--freeze-for", "-1s"}, "--freeze-for: -1s: want 0s to 15s"},
 			{[]string{"--freezes", "1", "--workers", "1"}, "--freezes: 1 with --workers 1: another worker"},
 			{[]string{"--kills", "9223372036854775807", "--freezes", "1"}, "--kills: 9223372036854775807 kills and 1 freezes, and"},
 			{[]string{"--kills", "1", "--freezes", "9223372036854775807"}, "--kills: 1 kills and 9223372036854775807 freezes, and"},

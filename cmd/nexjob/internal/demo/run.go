@@ -26,12 +26,17 @@ import (
 // ByKills as Options.Freezes is one freeze for every five kills, and at least one.
 const ByKills = -1
 
+// longestFreeze is well below what the demo waits for a takeover.
+const longestFreeze = 15 * time.Second
+
 // Options are the choices of a run.
 type Options struct {
 	Orders  int // different orders; 0: as many as the input holds
 	Kills   int // worker processes to kill
 	Freezes int // worker processes to freeze past their lease; or ByKills
 	Workers int // processes at once
+	// FreezeFor is how long a frozen process stays so at least; 0: until its lease is over.
+	FreezeFor time.Duration
 	// ServerRestarts is how often the private server is killed and started again.
 	ServerRestarts int
 	// Store is a URL of PostgreSQL, or PrivateServer; "": a SQLite file.
@@ -71,6 +76,8 @@ func (o *Options) check() error {
 		return input.Wrong("--kills", "%d: want 0 or more", o.Kills)
 	case o.Freezes < 0:
 		return input.Wrong("--freezes", "%d: want 0 or more", o.Freezes)
+	case o.FreezeFor < 0 || o.FreezeFor > longestFreeze:
+		return input.Wrong("--freeze-for", "%s: want 0s to %s", o.FreezeFor, longestFreeze)
 	case o.Workers < 1 || o.Workers > 16:
 		return input.Wrong("--workers", "%d: want 1 to 16", o.Workers)
 	case o.Freezes > 0 && o.Workers < 2:
@@ -108,7 +115,7 @@ func (o *Options) limit(orders int) time.Duration {
 		return o.Limit
 	}
 	rounds := (o.blows() + orders - 1) / orders // how often the hardest hit order is hit
-	return time.Minute + time.Duration(o.ServerRestarts)*20*time.Second + time.Duration(o.blows())*2*cast.Lease + (10*time.Second)<<rounds +
+	return time.Minute + time.Duration(o.ServerRestarts)*20*time.Second + time.Duration(o.blows())*2*cast.Lease + time.Duration(o.Freezes)*o.FreezeFor + (10*time.Second)<<rounds +
 		time.Duration(orders)*200*time.Millisecond
 }
 

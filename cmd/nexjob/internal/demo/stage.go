@@ -70,7 +70,7 @@ func newStage(
 		return start(ctx, cast.FrontCommand, "--name", fmt.Sprintf("front-%d", tellers))
 	}}
 	s.ghost = harm.NewGhost(at.Store, at.Client, at.Books)
-	s.hand = &harm.Hand{Ghost: s.ghost, Server: home, Say: p.say, Hit: s.hit}
+	s.hand = &harm.Hand{Ghost: s.ghost, Server: home, Say: p.say, Hit: s.hit, FreezeFor: o.FreezeFor}
 	s.witness = newWitness(at.Client, at.Books, s.arrivals, s.hand, lines)
 	if s.services, err = newServices(ctx, o.Seed, s.hand, s.witness); err != nil {
 		s.close(ctx)

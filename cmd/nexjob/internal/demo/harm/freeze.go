@@ -61,6 +61,7 @@ func (h *Hand) hold(ctx context.Context, blow *Blow) (over bool) {
 			return false
 		}
 		blow.PID = pid
+		since := time.Now()
 		held := !h.Ghost.free(ctx, cast.Lease/10)
 		if !held && !told {
 			if !h.Ghost.current(ctx, blow.Lease) {
@@ -74,7 +75,7 @@ func (h *Hand) hold(ctx context.Context, blow *Blow) (over bool) {
 			h.later(func(ctx context.Context) { h.Hit(ctx, hit) }) // it writes, and may have to wait for the file
 			h.mu.Unlock()
 		}
-		over = !held && h.outlast(ctx, blow.Lease)
+		over = !held && h.outlast(ctx, blow.Lease) && wait(ctx, h.FreezeFor-time.Since(since))
 		h.Victims.Thaw(blow.Worker)
 		if over {
 			h.Say("thawed %s (process %d)", blow.Worker, pid)

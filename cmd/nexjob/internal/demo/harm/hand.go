@@ -54,6 +54,8 @@ type Hand struct {
 	// Hit is what follows a blow inside an effect at once, such as a repeat of the order
 	// while the job still belongs to the one that was hit.
 	Hit func(ctx context.Context, blow Blow)
+	// FreezeFor is how long a process stays frozen at least.
+	FreezeFor time.Duration
 
 	mu      sync.Mutex
 	planned map[target]Deed
