@@ -43,9 +43,9 @@ func plainEnd(s *nexjob.Settlement) bool {
 func (s *Store) settlePlain(
 	ctx context.Context, now time.Time, ends []nexjob.Settlement, answers []nexjob.Settled,
 ) (left []int, err error) {
-	call, which := s.settling(now, ends)
-	if len(which) > 0 {
-		if err := s.hot(ctx, "settle", which.take(answers), call...); err != nil && codeOf(err) != codeLocked && !again(err) {
+	which := ordered(ends)
+	if len(which.order) > 0 {
+		if err := s.hot(ctx, "settle", which.take(answers), s.settling(now, which)...); err != nil && codeOf(err) != codeLocked && !again(err) {
 			if unknown(err) {
 				err = fmt.Errorf("%w: %w", nexjob.ErrOutcomeUnknown, err)
 			}
@@ -64,40 +64,51 @@ func (s *Store) settlePlain(
 	return left, nil
 }
 
-// byJob finds a settlement by its job.
-type byJob map[nexjob.ID]int
+// byJob is places of settlements in order of their jobs, each job once.
+type byJob struct {
+	ends  []nexjob.Settlement
+	order []int
+}
 
+func ordered(ends []nexjob.Settlement) byJob {
+	b := byJob{ends, make([]int, 0, len(ends))}
+	for i := range ends {
+		if plainEnd(&ends[i]) {
+			b.order = append(b.order, i)
+		}
+	}
+	slices.SortStableFunc(b.order, func(x, y int) int { return ends[x].Lease.Job.Compare(ends[y].Lease.Job) })
+	b.order = slices.CompactFunc(b.order, func(x, y int) bool { return ends[x].Lease.Job == ends[y].Lease.Job })
+	return b
+}
+
+// take answers the settlements that rows name; most often they come in order.
 func (b byJob) take(answers []nexjob.Settled) func(wire.Row) error {
+	next := 0
 	return func(row wire.Row) error {
-		answers[b[row.UUID(0)]].State = nexjob.Succeeded
+		id := nexjob.ID(row.UUID(0))
+		if next == len(b.order) || b.ends[b.order[next]].Lease.Job != id {
+			next, _ = slices.BinarySearchFunc(b.order, id, func(at int, id nexjob.ID) int { return b.ends[at].Lease.Job.Compare(id) })
+		}
+		answers[b.order[next]].State = nexjob.Succeeded
+		next++
 		return nil
 	}
 }
 
-// settling is the hot statement's arguments, and which settlements it is about.
-func (s *Store) settling(now time.Time, ends []nexjob.Settlement) ([]wire.Arg, byJob) {
-	which := make(byJob, len(ends))
-	order := make([]int, 0, len(ends))
-	for i := range ends {
-		e := &ends[i]
-		if _, twice := which[e.Lease.Job]; twice || !plainEnd(e) {
-			continue
-		}
-		which[e.Lease.Job] = i
-		order = append(order, i)
-	}
-	slices.SortFunc(order, func(a, b int) int { return ends[a].Lease.Job.Compare(ends[b].Lease.Job) })
-	ids, fences, results := wire.UUIDs(len(order)), wire.Bigints(len(order)), wire.Byteas(len(order), 0)
-	for _, i := range order {
-		e := &ends[i]
+// settling is the hot statement's arguments.
+func (s *Store) settling(now time.Time, which byJob) []wire.Arg {
+	n := len(which.order)
+	ids, fences, results := wire.UUIDs(n), wire.Bigints(n), wire.Byteas(n, 0)
+	for _, i := range which.order {
+		e := &which.ends[i]
 		ids.Bytes(e.Lease.Job[:])
 		fences.Int(e.Lease.Fence)
 		results.BytesOrNull(e.Result)
 	}
 	return []wire.Arg{
-		wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), fences.Arg(), results.Arg(),
-		patienceArg(patience),
-	}, which
+		wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), fences.Arg(), results.Arg(), patienceArg(patience),
+	}
 }
 
 // settleLeft ends the other attempts: together, or, where somebody holds a row of one of

@@ -133,7 +133,7 @@ func TestOneJobManyLives(t *testing.T) {
 	job := keyedJob("k")
 	ids := nexjob.Query{IDs: []nexjob.ID{job.ID}}
 	b.enqueue(job)
-	for round := range 150 {
+	for round := range 60 {
 		next := keyedJob("k")
 		next.WhileActive = nexjob.Replace
 		next.Args = text(sizes[draw.IntN(len(sizes))], "x")
@@ -191,7 +191,7 @@ func TestOneJobManyLives(t *testing.T) {
 func TestBatchesOfAnySize(t *testing.T) {
 	t.Parallel()
 	draw := rand.New(rand.NewPCG(8, 8))
-	for _, n := range []int{1, 2, 3, 4, 5, 15, 16, 17, 64, 65, 85, 129, 200} {
+	for _, n := range []int{1, 2, 5, 16, 17, 64, 65, 129} {
 		for _, mixed := range []bool{false, true} {
 			b := sideBySide(t)
 			failed := keyedJob("continues") // its operation is continued
