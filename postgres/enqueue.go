@@ -111,9 +111,7 @@ func (s *Store) tryMany(
 	var left []int
 	hot := s.adding(now, items, p.first, wait, answers, &left)
 	if err := on.RunAll(ctx, []wire.Call{{Statement: dynamic(begin)}, hot}); err != nil {
-		if conn.Conn().PgConn().TxStatus() != 'I' {
-			rollback(ctx, conn)
-		}
+		rollback(ctx, conn)
 		return nil, refresh(ctx, conn, err)
 	}
 	left = append(left, p.later...)

@@ -306,8 +306,8 @@ func alone(err error) bool {
 }
 
 // failed answers a batch of which nothing happened, or of which that is not known. A single
-// item whose key somebody holds goes on alone; so it does where a session whose default is
-// not READ COMMITTED has met somebody's change.
+// item whose key somebody holds goes on alone; so it does where the sessions' default has
+// become stricter since the store was opened, and it has met somebody's change.
 func (l *lane) failed(batch []*single, err error) {
 	code := codeOf(err)
 	left := code == codeLocked || code == codeSerialization || again(err)
