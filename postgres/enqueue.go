@@ -110,7 +110,7 @@ func (s *Store) tryMany(
 	answers := slices.Clone(p.answers)
 	var left []int
 	hot := s.adding(now, items, p.first, wait, answers, &left)
-	if err := on.RunAll(ctx, []wire.Call{{Statement: dynamic(begin)}, hot}); err != nil {
+	if err := on.RunAll(ctx, []wire.Call{{Statement: dynamic(begin)}, {Statement: s.sheet["plans"]}, hot}); err != nil {
 		rollback(ctx, conn)
 		return nil, refresh(ctx, conn, err)
 	}
