@@ -63,8 +63,7 @@ type Store struct {
 	acquireFor time.Duration
 	notifies   *notifier
 	hears      *listener
-	bounds     bounds
-	horizons   horizons
+	lookback   lookback
 	upkeep     upkeep
 	renewals   upkeep // the beats of renewals
 }
@@ -140,7 +139,8 @@ func open(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, err
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.enqueues = newLane(s)
 	s.waits = newWaits(s)
-	s.horizons.again, s.horizons.dear = s.lookAgain, dearClaim
+	s.lookback.exact = s.clock != nil
+	s.lookback.horizons.again, s.lookback.horizons.dear = s.lookAgain, dearClaim
 	return s, nil
 }
 
