@@ -1,5 +1,5 @@
-// Command bench measures nexjob beside other job queues for Go on the same disk, in one process and in turns: see README.md for what is measured, how the
-// others are set, and why.
+// Command bench measures nexjob beside other job queues for Go on the same disk, in one
+// process and in turns: see README.md for what is measured, how the others are set, and why.
 //
 // It stands on the root package, the worker and the engines, and on the peers; no
 // package of the house may import it. Start at suites, then at bench.alternate.
