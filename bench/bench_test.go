@@ -60,7 +60,7 @@ func TestBenches(t *testing.T) {
 		t.Run(engine, func(t *testing.T) {
 			var out bytes.Buffer
 			b := &bench{sizes: tiny(), progress: io.Discard, emit: inLines(&out)}
-			if err := b.settle(t.Context(), engine, reachable(t), ""); err != nil {
+			if err := b.choose(t.Context(), engine, reachable(t), ""); err != nil {
 				t.Fatal(err)
 			}
 			if err := errors.Join(b.all(t.Context(), suites()[engine].benches), b.leave()); err != nil {

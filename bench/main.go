@@ -1,5 +1,5 @@
-// Command bench measures nexjob beside other job queues for Go on the same disk, in one process and in turns: see README.md for what is measured, how the
-// others are set, and why.
+// Command bench measures nexjob beside other job queues for Go on the same disk, in one
+// process and in turns: see README.md for what is measured, how the others are set, and why.
 //
 // It stands on the root package, the worker and the engines, and on the peers; no
 // package of the house may import it. Start at suites, then at bench.alternate.
@@ -82,7 +82,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, err = driver.Fdatasync(true) // of the whole process
 	}
 	if err == nil {
-		err = b.settle(ctx, *engine, *dir, *server)
+		err = b.choose(ctx, *engine, *dir, *server)
 	}
 	if err == nil {
 		err = errors.Join(b.all(ctx, chosen), b.leave())
@@ -94,8 +94,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// settle finds the ground to measure on.
-func (b *bench) settle(ctx context.Context, engine, dir, server string) (err error) {
+// choose finds the ground to measure on.
+func (b *bench) choose(ctx context.Context, engine, dir, server string) (err error) {
 	b.ground, b.redis = ground.Files(dir), ground.NewRedis(dir)
 	if engine != "postgres" {
 		return nil

@@ -29,10 +29,22 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	if err == nil {
 		return conn, nil
 	}
-	if short.Err() != nil && ctx.Err() == nil {
-		stat := s.pool.Stat()
-		err = fmt.Errorf("no connection came free within %s: %d of the pool's %d are taken; transactions that handlers hold "+
-			"count too, so give it more with pool_max_conns", s.acquireFor, stat.AcquiredConns(), stat.MaxConns())
+	switch {
+	case short.Err() == nil:
+	case ctx.Err() == nil:
+		err = fmt.Errorf("no connection came within %s: %s", s.acquireFor, s.shortage())
+	default: // a worker's own limits are shorter than ours
+		err = fmt.Errorf("%w: no connection came until then: %s", err, s.shortage())
 	}
 	return nil, &acquireError{s.orClosed(err)}
+}
+
+// shortage says why the pool has given no connection.
+func (s *Store) shortage() string {
+	stat := s.pool.Stat()
+	if stat.AcquiredConns() < stat.MaxConns() {
+		return "the server does not answer"
+	}
+	return fmt.Sprintf("all %d of the pool's are taken; transactions that handlers hold count too, so give it more with "+
+		"pool_max_conns", stat.MaxConns())
 }

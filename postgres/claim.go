@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/nexjob/nexjob"
@@ -134,12 +133,7 @@ func (s *Store) claimDue(
 		queues.Text(l.queue)
 		priorities.Int(int64(l.priority))
 	}
-	bounds := s.bounds.list(now, lanes, ask.Kinds)
-	over, partly := s.horizons.list(now, lanes, ask.Kinds)
-	partly = partly && !bounds.any && s.clock == nil
-	if partly {
-		bounds.arg = over
-	}
+	since := s.lookback.list(now, lanes, ask.Kinds)
 	took := s.wait()
 	until := rules.Micro(now.Add(ask.Lease))
 	found := taken{ask: ask, now: now, until: until, claimed: ask.Room[len(ask.Room):]}
@@ -150,17 +144,14 @@ func (s *Store) claimDue(
 			return nil
 		}
 		return found.take(row)
-	}, wire.Int8(now.UnixMicro()), s.guarded(), queues.Arg(), priorities.Arg(), nameList(ask.Kinds), bounds.arg,
+	}, wire.Int8(now.UnixMicro()), s.guarded(), queues.Arg(), priorities.Arg(), nameList(ask.Kinds), since.arg,
 		wire.Int8(int64(n)), wire.Int8(until.UnixMicro()), wire.Int8(int64(ask.Lease)), wire.TextOrNull(ask.Worker))
 	if err != nil {
 		return nil, nil, err
 	}
 	found.order(lanes)
 	full := len(found.claimed) == n
-	s.bounds.learn(now, found.claimed, full)
-	if !full && !bounds.any {
-		s.horizons.learn(now, lanes, ask.Kinds, took.Add(now).Sub(now), partly)
-	}
+	s.lookback.learn(now, lanes, ask.Kinds, since.by, found.claimed, full, took.Add(now).Sub(now))
 	return found.claimed, late, s.complete(ctx, &found)
 }
 
@@ -316,62 +307,4 @@ func lanesOf(ask *nexjob.ClaimRequest) []claimLane {
 		}
 	}
 	return lanes
-}
-
-// bounds remember, for each range and kind, before which due time everything was claimed,
-// so that a claim does not walk over what is claimed and cannot be vacuumed yet, as long as
-// somebody holds an old snapshot. They only serve while there is a backlog, and are
-// forgotten every second: retries and late commits fall due below them.
-type bounds struct {
-	mu    sync.Mutex
-	since time.Time
-	of    map[boundOf]int64
-}
-
-type boundOf struct {
-	claimLane
-	kind string
-}
-
-const boundsFor = time.Second
-
-// bounded is what a claim is given.
-type bounded struct {
-	arg wire.Arg
-	any bool
-}
-
-// list is the bounds in the order in which a claim wants them.
-func (b *bounds) list(now time.Time, lanes []claimLane, kinds []string) bounded {
-	list := wire.Bigints(len(lanes) * len(kinds))
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if age := now.Sub(b.since); age < 0 || age > boundsFor {
-		b.of = nil
-	}
-	for _, l := range lanes {
-		for _, kind := range kinds {
-			list.Int(b.of[boundOf{l, kind}])
-		}
-	}
-	return bounded{list.Arg(), len(b.of) > 0}
-}
-
-// learn notes what a claim found. One that did not fill up forgets all: it has come to the
-// end of what is due, and whatever comes next may lie below.
-func (b *bounds) learn(now time.Time, found []nexjob.Claimed, full bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !full {
-		b.of = nil
-		return
-	}
-	if b.of == nil {
-		b.of, b.since = make(map[boundOf]int64), now
-	}
-	for i := range found {
-		j := &found[i].Job
-		at := boundOf{claimLane{j.Queue, j.Priority}, j.Kind}
-		b.of[at] = max(b.of[at], j.DueAt.UnixMicro())
-	}
 }

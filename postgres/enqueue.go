@@ -110,7 +110,7 @@ func (s *Store) tryMany(
 	defer conn.Release()
 	now = waited.Add(now)
 	on := wire.NewConn(conn.Conn())
-	if p.simple && !s.leaves.Load() {
+	if p.simple && !s.strict && !s.leaves.Load() {
 		answers, done, err := s.tryWhole(ctx, conn, on, now, items, p, wait)
 		if done || err != nil {
 			return answers, err
@@ -119,10 +119,8 @@ func (s *Store) tryMany(
 	answers := slices.Clone(p.answers)
 	var left []int
 	hot := s.adding(now, items, p.first, wait, answers, &left, parts)
-	if err := on.RunAll(ctx, []wire.Call{{Statement: dynamic(begin)}, hot}); err != nil {
-		if conn.Conn().PgConn().TxStatus() != 'I' {
-			rollback(ctx, conn)
-		}
+	if err := on.RunAll(ctx, []wire.Call{{Statement: dynamic(begin)}, {Statement: s.sheet["plans"]}, hot}); err != nil {
+		rollback(ctx, conn)
 		return nil, refresh(ctx, conn, err)
 	}
 	left = append(left, p.later...)
@@ -155,7 +153,7 @@ func (s *Store) tryWhole(
 		return answers, true, nil
 	case err == nil:
 		err = fmt.Errorf("%w: %d jobs were neither added nor answered", nexjob.ErrOutcomeUnknown, len(left))
-	case code == codeLeft, code == codeSerialization: // the latter where the session's default is stricter
+	case code == codeLeft:
 		s.leaves.Store(true)
 		return nil, false, nil
 	case unknown(err):

@@ -50,11 +50,11 @@ func passes(err error) bool {
 	switch code {
 	case "":
 		return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && fromDriver(err)
-	case codeSerialization, codeDeadlock, codeLocked, codeReadOnly, codeNoStatement, codeStatementTwice, codePlanChanged, "57014":
+	case codeSerialization, codeDeadlock, codeLocked, codeReadOnly, codeNoStatement, codeStatementTwice, codePlanChanged:
 		return true
 	}
 	switch code[:2] {
-	case "08", "53", "57", "58", "XX": // connection, resources, operator, system, internal
+	case "08", "53", "57", "58", "XX": // connection, resources, operator and time-outs, system, internal
 		return true
 	}
 	return false
@@ -99,6 +99,7 @@ func wrap(verb string, err error) error {
 	switch code := codeOf(err); {
 	case code == codeClock:
 		err = fmt.Errorf("%w: %w", nexjob.ErrClock, err)
+	case errors.Is(err, errForeign):
 	case code == codeNoTable || code == codeNoFunction || code == codeNoSchema:
 		err = fmt.Errorf("%w; bring the schema up to date with Migrate, or with nexjob migrate", err)
 	case code == codeNoStatement || code == codeStatementTwice:

@@ -11,4 +11,4 @@ func Hurry(s *Store, check, answer time.Duration) {
 func HurryPool(s *Store, wait time.Duration) { s.acquireFor = wait }
 
 // HurryClaims makes a store bound claims that are less dear than usual.
-func HurryClaims(s *Store, dear time.Duration) { s.horizons.dear = dear }
+func HurryClaims(s *Store, dear time.Duration) { s.lookback.horizons.dear = dear }

@@ -30,8 +30,8 @@ const (
 	maxFlushes = 2   // at once
 	// secondFrom is how many must wait before a second flush begins beside the first.
 	secondFrom = 64
-	// memory is about how many items are remembered for what is expected of the next.
-	memory = 32
+	// recent is about how many items are remembered for what is expected of the next.
+	recent = 32
 	// flushFor bounds a flush whose server does not answer.
 	flushFor = 30 * time.Second
 )
@@ -294,7 +294,7 @@ func (l *lane) mostlyHeld() bool {
 func (l *lane) learn(held, of int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	weight := min(float64(of)/memory, 1)
+	weight := min(float64(of)/recent, 1)
 	l.share += (float64(held)/float64(of) - l.share) * weight
 }
 
@@ -306,8 +306,8 @@ func alone(err error) bool {
 }
 
 // failed answers a batch of which nothing happened, or of which that is not known. A single
-// item whose key somebody holds goes on alone; so it does where a session whose default is
-// not READ COMMITTED has met somebody's change.
+// item whose key somebody holds goes on alone; so it does where the sessions' default has
+// become stricter since the store was opened, and it has met somebody's change.
 func (l *lane) failed(batch []*single, err error) {
 	code := codeOf(err)
 	left := code == codeLocked || code == codeSerialization || again(err)

@@ -303,6 +303,12 @@ func wholePoolHeld(t *testing.T, server *testenv.Postgres) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := s.Renew(hurried, now, now.Add(time.Minute), []nexjob.Lease{{Job: nexjob.NewID(), Fence: 1}})
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "pool_max_conns") {
+		t.Errorf("renew, with less time than a connection may take: %v", err)
+	}
 	for _, tx := range held {
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Error(err)

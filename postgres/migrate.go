@@ -40,7 +40,8 @@ func (s *Store) migrate(ctx context.Context, to int64) error {
 }
 
 func (s *Store) migrateOnce(ctx context.Context, to int64) (done bool, err error) {
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	// Who has waited for another's migration is to see it, whatever the session's default is.
+	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		from, err := s.version(ctx, tx)
 		if done = from >= to; err != nil || done {
 			return err

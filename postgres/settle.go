@@ -193,7 +193,6 @@ func (s *Store) renew(ctx context.Context, now time.Time, length time.Duration, 
 	length = min(length, nexjob.MaxDuration)
 	waited := s.wait()
 	answers := make([]nexjob.Renewal, len(leases))
-	missing := false
 	for from := 0; from < len(leases); from += manyLeases {
 		some := leases[from:min(from+manyLeases, len(leases))]
 		if err := s.renewSome(ctx, waited.Add(now), length, some, answers[from:]); err != nil {
@@ -201,10 +200,7 @@ func (s *Store) renew(ctx context.Context, now time.Time, length time.Duration, 
 		}
 	}
 	s.beatOfRenewal(ctx, now, length)
-	for i := range answers {
-		missing = missing || answers[i].Status == 0
-	}
-	if missing {
+	if slices.ContainsFunc(answers, func(a nexjob.Renewal) bool { return a.Status == 0 }) {
 		return answers, s.unrenewed(ctx, leases, answers)
 	}
 	return answers, nil

@@ -115,6 +115,9 @@ func commit(ctx context.Context, on wire.Conn) error {
 
 // rollback gives a connection back as it was, or lets the pool close it.
 func rollback(ctx context.Context, conn *pgxpool.Conn) {
+	if conn.Conn().PgConn().TxStatus() == 'I' {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_, _ = conn.Exec(ctx, "ROLLBACK")

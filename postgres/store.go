@@ -53,6 +53,7 @@ type Store struct {
 	closed  atomic.Bool
 	leaves  atomic.Bool     // the hot statement has left items of the newest batch
 	looking atomic.Bool     // a ring is on its way; see lookAgain
+	strict  bool            // sessions begin at a stricter level than the steps are made for
 	life    context.Context //nolint:containedctx // ends at Close
 	end     context.CancelFunc
 	workers sync.WaitGroup
@@ -63,8 +64,7 @@ type Store struct {
 	acquireFor time.Duration
 	notifies   *notifier
 	hears      *listener
-	bounds     bounds
-	horizons   horizons
+	lookback   lookback
 	upkeep     upkeep
 	renewals   upkeep // the beats of renewals
 }
@@ -125,6 +125,11 @@ func open(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, err
 	if err != nil {
 		return nil, err
 	}
+	err = s.pool.QueryRow(ctx, "SELECT current_setting('default_transaction_isolation') NOT IN ('read committed', 'read uncommitted')").
+		Scan(&s.strict)
+	if err != nil {
+		return nil, err
+	}
 	err = s.hot(ctx, "meta", func(row wire.Row) error {
 		s.id = row.Text(1)
 		return nil
@@ -135,7 +140,8 @@ func open(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store, err
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.enqueues = newLane(s)
 	s.waits = newWaits(s)
-	s.horizons.again, s.horizons.dear = s.lookAgain, dearClaim
+	s.lookback.exact = s.clock != nil
+	s.lookback.horizons.again, s.lookback.horizons.dear = s.lookAgain, dearClaim
 	return s, nil
 }
 
@@ -236,14 +242,25 @@ func (s *Store) wait() onewriter.Wait { return onewriter.StartWait(onewriter.Hos
 // guarded is whether the server compares a caller's time with its own clock.
 func (s *Store) guarded() wire.Arg { return wire.Bool(s.clock == nil) }
 
-// hot runs one statement by itself.
+// hot runs one statement by itself. Where sessions begin at a stricter level, it brings its
+// transaction along, in the same round trip: a claim would otherwise fail by whatever others
+// have claimed since it began. A setting of the connections would not do: they serve the
+// user's transactions too, and a pooler refuses or forgets it.
 func (s *Store) hot(ctx context.Context, name string, take func(wire.Row) error, args ...wire.Arg) error {
 	conn, err := s.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
-	_, err = wire.NewConn(conn.Conn()).Run(ctx, s.sheet[name], take, args...)
+	on := wire.NewConn(conn.Conn())
+	if !s.strict {
+		_, err = on.Run(ctx, s.sheet[name], take, args...)
+		return refresh(ctx, conn, err)
+	}
+	call := wire.Call{Statement: s.sheet[name], Args: args, Take: take}
+	if err = on.RunAll(ctx, []wire.Call{{Statement: dynamic(begin)}, call, {Statement: dynamic("COMMIT")}}); err != nil {
+		rollback(ctx, conn)
+	}
 	return refresh(ctx, conn, err)
 }
 

@@ -49,7 +49,7 @@ type sqlTx struct{ tx SQLTransaction }
 func (sqlTx) Engine() string { return engine }
 
 var (
-	errForeign = errors.New("the transaction is not one of this store's database")
+	errForeign = errors.New("the transaction is not one of this store's database: begin it where the store was opened")
 	errEnded   = fmt.Errorf("the transaction has ended: %w", nexjob.ErrClosed)
 	errBroken  = errors.New("a statement before has failed, so PostgreSQL does nothing more in this transaction: " +
 		"roll it back and begin anew")

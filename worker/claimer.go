@@ -15,10 +15,9 @@ import (
 // crash.
 const maxClaim = 1000
 
-// claimer takes jobs for the free slots, and as many ahead as are soon started, until
-// stop ends. Calls run under base: a
-// claim that is under way when the worker stops is waited for, because the jobs of
-// a lost answer could only be recovered as crashes.
+// claimer takes jobs for the free slots, and as many ahead as are soon started, until stop
+// ends. Calls run under base: a claim that is under way when the worker stops is waited
+// for, because the jobs of a lost answer could only be recovered as crashes.
 func (w *Worker) claimer(stop, base context.Context) {
 	rings, silence := w.listen()
 	defer silence()

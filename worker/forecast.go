@@ -118,9 +118,10 @@ func (w *Worker) foresee(ctx context.Context, f *forecast, last look) time.Time 
 // to a delay, and keep whole microseconds.
 const fraction = time.Millisecond
 
-// scout looks ahead, on an engine that does not forecast, for the earliest job that falls due, so that delayed jobs and
-// other workers' retries start on time and not at the poll. It spends at most a
-// thousandth of its time in the storage: where a count is dear, polls must do.
+// scout looks ahead, on an engine that does not forecast, for the earliest job that falls
+// due, so that delayed jobs and other workers' retries start on time and not at the poll. It
+// spends at most a thousandth of its time in the storage: where a count is dear, polls must
+// do.
 func (w *Worker) scout(ctx context.Context) {
 	wait := w.options.Poll
 	for pause(ctx, jittered(wait)) {

@@ -8,8 +8,8 @@ import (
 	"github.com/nexjob/nexjob"
 )
 
-// renewer keeps the leases of handlers that run and of jobs that wait for a slot, a round each third of a lease. It
-// has a goroutine of its own, so busy handlers cannot starve it.
+// renewer keeps the leases of handlers that run and of jobs that wait for a slot, a round
+// each third of a lease. It has a goroutine of its own, so busy handlers cannot starve it.
 func (w *Worker) renewer(ctx context.Context) {
 	round := time.NewTicker(w.options.Lease / 3)
 	defer round.Stop()

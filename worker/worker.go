@@ -163,9 +163,9 @@ func (w *Worker) setSlots(n int) {
 // Run works until ctx ends, then stops gracefully: it claims nothing more, gives
 // back what it has claimed ahead, leaves running handlers nine tenths of
 // Options.ShutdownTimeout to return, ends their contexts with nexjob.ErrShutdown, gives
-// back what is left without spending a try, and returns in time. It returns nil after a stop that left nothing behind,
-// *StopError with the jobs that it could not wait for, or the mistakes that were
-// made in New and Handle. A worker runs once.
+// back what is left without spending a try, and returns in time. It returns nil after a
+// stop that left nothing behind, *StopError with the jobs that it could not wait for, or
+// the mistakes that were made in New and Handle. A worker runs once.
 //
 // Contexts of handlers do not end with ctx; they keep its values.
 func (w *Worker) Run(ctx context.Context) error {

@@ -82,8 +82,11 @@ func (b *Bouncer) start(ctx context.Context, options BouncerOptions) error {
 func keepsStatements(ctx context.Context, path string) (bool, error) {
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	version := regexp.MustCompile(`(\d+)\.(\d+)`).FindStringSubmatch(string(out))
-	if err != nil || version == nil {
-		return false, fmt.Errorf("%s --version: %q, %w", path, out, err)
+	if err == nil && version == nil {
+		err = errors.New("that tells no version")
+	}
+	if err != nil {
+		return false, fmt.Errorf("%s --version: %q: %w", path, out, err)
 	}
 	major, majorErr := strconv.Atoi(version[1])
 	minor, minorErr := strconv.Atoi(version[2])

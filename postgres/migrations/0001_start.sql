@@ -53,6 +53,9 @@ CREATE TABLE nexjob.jobs (
   autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 1000
 );
 
+-- Entries of these indexes differ, by the ID at least. Those that each job passes through
+-- do not look for duplicates, whose room they might share.
+
 -- What a claim reads. The kind comes before the time, so that jobs of kinds which
 -- nobody serves are never walked over.
 CREATE INDEX nexjob_jobs_due ON nexjob.jobs (queue, priority, kind, due_at, id) WITH (deduplicate_items = off)
@@ -199,7 +202,9 @@ CREATE SEQUENCE nexjob.fences AS bigint CACHE 1;
 -- The hot steps. They are functions so that each is one round trip on every driver and
 -- through every pooler, and so that their plans stay on the indexes also while the tables
 -- are new and PostgreSQL has no statistics. Their names end in a version: code that is one
--- migration behind goes on calling the one it knows.
+-- migration behind goes on calling the one it knows. "state + 0" in them keeps what names
+-- jobs away from the index of leased ones: statistics of a moment at which nothing was
+-- leased make it look empty, and each job would walk it.
 
 -- clock_1 refuses a caller whose now is off the server's clock by more than a second.
 CREATE FUNCTION nexjob.clock_1(now bigint) RETURNS void LANGUAGE plpgsql AS $$
@@ -386,14 +391,17 @@ CREATE FUNCTION nexjob.claim_1(
   o_key bytea, o_fingerprint bytea, o_reason text, o_more text, o_args bytea, o_result bytea, o_tags text, o_meta text
 ) LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
+DECLARE
+  tids tid[];
+  late uuid[];
 BEGIN
   IF guard THEN
     PERFORM nexjob.clock_1(now);
   END IF;
   IF cardinality(kinds) = 1 THEN
-    RETURN QUERY
-    WITH c AS MATERIALIZED (
-      SELECT d.tid, d.id, d.late
+    SELECT array_agg(d.tid) FILTER (WHERE d.late IS NOT TRUE), array_agg(d.id) FILTER (WHERE d.late) INTO tids, late
+    FROM (
+      SELECT l.tid, l.id, l.late
       FROM unnest(queues, priorities, bounds) AS g (queue, priority, bound),
       LATERAL (
         SELECT j.ctid AS tid, j.id, j.state <> 4 AND j.deadline <= now AS late
@@ -401,65 +409,53 @@ BEGIN
         WHERE j.queue = g.queue AND j.priority = g.priority AND j.kind = kinds[1]
           AND j.due_at IS NOT NULL AND j.state IN (1, 4) AND j.due_at <= now AND j.due_at >= g.bound
         ORDER BY j.due_at, j.id LIMIT n FOR NO KEY UPDATE SKIP LOCKED
-      ) d LIMIT n
-    ), u AS (
-      UPDATE nexjob.jobs j SET state = 2, fence = nextval('nexjob.fences'), worker = nexjob_claim_1.worker,
-        started_at = now, lease_until = until, lease_ns = nexjob_claim_1.lease_ns,
-        flags = (j.flags | 1) & ~32 | CASE WHEN j.state = 4 THEN 32 ELSE 0 END
-      WHERE j.ctid = ANY (ARRAY(SELECT c.tid FROM c WHERE c.late IS NOT TRUE))
-      RETURNING j.*
-    )
-    SELECT u.id, false, u.fence, u.enqueued_at, u.due_at, u.deadline, u.timeout_ns, u.keep_key_ns, u.operation,
-      u.settled_fence, u.max_attempts, u.flags, u.tries, u.crashes, u.attempts, u.open_effects, u.receipts,
-      u.receipt_bytes, u.priority, u.settled_as, u.wished, u.kind, u.queue, u.key, u.fingerprint, u.reason, u.more,
-      u.args, u.result, to_json(u.tags)::text, u.meta
-    FROM u
-    UNION ALL
-    SELECT c.id, true, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0::smallint,
-      NULL, NULL, '', '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    FROM c WHERE c.late;
-    RETURN;
+      ) l LIMIT n
+    ) d;
+  ELSE
+    -- Of several kinds, more are looked at than are locked: the first of all kinds count.
+    SELECT array_agg(c.tid) FILTER (WHERE c.late IS NOT TRUE), array_agg(c.id) FILTER (WHERE c.late) INTO tids, late
+    FROM (
+      WITH d AS MATERIALIZED (
+        SELECT g.place, x.due_at, x.id
+        FROM unnest(queues, priorities) WITH ORDINALITY AS g (queue, priority, place),
+        LATERAL (
+          SELECT f.due_at, f.id FROM unnest(kinds) WITH ORDINALITY AS k (kind, nr),
+          LATERAL (
+            SELECT j.due_at, j.id FROM nexjob.jobs j
+            WHERE j.queue = g.queue AND j.priority = g.priority AND j.kind = k.kind
+              AND j.due_at IS NOT NULL AND j.state IN (1, 4) AND j.due_at <= now
+              AND j.due_at >= bounds[(g.place - 1) * cardinality(kinds) + k.nr]
+            ORDER BY j.due_at, j.id LIMIT 3 * n + 20
+          ) f ORDER BY f.due_at, f.id LIMIT 3 * n + 20
+        ) x LIMIT 3 * n + 20
+      )
+      SELECT j.ctid AS tid, j.id, j.state <> 4 AND j.deadline <= now AS late
+      FROM d JOIN nexjob.jobs j ON j.id = d.id
+      WHERE j.due_at <= now AND j.state + 0 IN (1, 4)
+      ORDER BY d.place, d.due_at, d.id LIMIT n FOR NO KEY UPDATE OF j SKIP LOCKED
+    ) c;
   END IF;
-  -- Of several kinds, more are looked at than are locked: the first of all kinds count.
-  RETURN QUERY
-  WITH d AS MATERIALIZED (
-    SELECT g.place, x.due_at, x.id
-    FROM unnest(queues, priorities) WITH ORDINALITY AS g (queue, priority, place),
-    LATERAL (
-      SELECT f.due_at, f.id FROM unnest(kinds) WITH ORDINALITY AS k (kind, nr),
-      LATERAL (
-        SELECT j.due_at, j.id FROM nexjob.jobs j
-        WHERE j.queue = g.queue AND j.priority = g.priority AND j.kind = k.kind
-          AND j.due_at IS NOT NULL AND j.state IN (1, 4) AND j.due_at <= now
-          AND j.due_at >= bounds[(g.place - 1) * cardinality(kinds) + k.nr]
-        ORDER BY j.due_at, j.id LIMIT 3 * n + 20
-      ) f ORDER BY f.due_at, f.id LIMIT 3 * n + 20
-    ) x LIMIT 3 * n + 20
-  ), c AS MATERIALIZED (
-    SELECT j.ctid AS tid, j.id, j.state <> 4 AND j.deadline <= now AS late
-    FROM d JOIN nexjob.jobs j ON j.id = d.id
-    WHERE j.due_at <= now AND j.state + 0 IN (1, 4)
-    ORDER BY d.place, d.due_at, d.id LIMIT n FOR NO KEY UPDATE OF j SKIP LOCKED
-  ), u AS (
+  -- The rows are locked, so they stay where they are.
+  IF tids IS NOT NULL THEN
+    RETURN QUERY
     UPDATE nexjob.jobs j SET state = 2, fence = nextval('nexjob.fences'), worker = nexjob_claim_1.worker,
       started_at = now, lease_until = until, lease_ns = nexjob_claim_1.lease_ns,
       flags = (j.flags | 1) & ~32 | CASE WHEN j.state = 4 THEN 32 ELSE 0 END
-    WHERE j.ctid = ANY (ARRAY(SELECT c.tid FROM c WHERE c.late IS NOT TRUE))
-    RETURNING j.*
-  )
-  SELECT u.id, false, u.fence, u.enqueued_at, u.due_at, u.deadline, u.timeout_ns, u.keep_key_ns, u.operation,
-    u.settled_fence, u.max_attempts, u.flags, u.tries, u.crashes, u.attempts, u.open_effects, u.receipts,
-    u.receipt_bytes, u.priority, u.settled_as, u.wished, u.kind, u.queue, u.key, u.fingerprint, u.reason, u.more,
-    u.args, u.result, to_json(u.tags)::text, u.meta
-  FROM u
-  UNION ALL
-  SELECT c.id, true, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0::smallint,
-    NULL, NULL, '', '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-  FROM c WHERE c.late;
+    WHERE j.ctid = ANY (tids)
+    RETURNING j.id, false, j.fence, j.enqueued_at, j.due_at, j.deadline, j.timeout_ns, j.keep_key_ns, j.operation,
+      j.settled_fence, j.max_attempts, j.flags, j.tries, j.crashes, j.attempts, j.open_effects, j.receipts,
+      j.receipt_bytes, j.priority, j.settled_as, j.wished, j.kind, j.queue, j.key, j.fingerprint, j.reason, j.more,
+      j.args, j.result, to_json(j.tags)::text, j.meta;
+  END IF;
+  IF late IS NOT NULL THEN
+    RETURN QUERY
+    SELECT l.id, true, NULL::bigint, 0::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::uuid,
+      NULL::bigint, 0, 0, NULL::integer, NULL::integer, NULL::integer, NULL::integer, NULL::integer, NULL::integer,
+      0::smallint, NULL::smallint, NULL::smallint, '', '', NULL::bytea, NULL::bytea, NULL, NULL, NULL::bytea,
+      NULL::bytea, NULL, NULL
+    FROM unnest(late) AS l (id);
+  END IF;
 END $$;
-
--- state + 0 keeps what names jobs away from the index of leased ones: statistics of a
--- moment at which nothing was leased make it look empty, and each job would walk it.
 
 -- settle_1 ends attempts that succeeded and from whose end nothing else follows, and names
 -- those that it ended. A row is waited for as long as patience says: claims lock rows for

@@ -121,9 +121,6 @@ func newList(oid uint32, n, size int, literal func([]byte) string) *List {
 	return &List{oid: oid, items: make([]byte, headerSize, headerSize+n*(size+4)), literal: literal}
 }
 
-// Len returns how many items there are.
-func (l *List) Len() int { return l.n }
-
 // Null adds NULL.
 func (l *List) Null() {
 	l.n++

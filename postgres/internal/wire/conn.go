@@ -133,8 +133,8 @@ func read(r *pgconn.ResultReader, take func(Row) error) (int64, error) {
 }
 
 func named(s Statement, err error) error {
-	if err == nil {
-		return nil
+	if err == nil || s.Name == "" {
+		return err
 	}
 	return fmt.Errorf("%s: %w", s.Name, err)
 }
