@@ -153,12 +153,11 @@ func (b *board) mindLocked(a *attempt) {
 
 func (b *board) setLocked(at time.Time) {
 	b.alarm.at = at
-	switch {
-	case b.alarm.timer == nil:
+	if b.alarm.timer == nil {
 		b.alarm.timer = time.AfterFunc(time.Until(at), b.ring)
-	default:
-		b.alarm.timer.Reset(time.Until(at))
+		return
 	}
+	b.alarm.timer.Reset(time.Until(at))
 }
 
 // ring loses the running attempts whose leases have ended and sets the alarm for the next.

@@ -11,7 +11,7 @@ import (
 const large = 8 << 10
 
 // rooms are buffers for large messages.
-var rooms = sync.Pool{New: func() any { return new(room) }}
+var rooms = sync.Pool{New: func() any { return new(room) }} //nolint:gochecknoglobals // as the standard library's pools
 
 // room is a message without content, which is encoded into a buffer that has room for what
 // follows. A connection's own buffer is small after each call, and would grow in many
