@@ -69,3 +69,31 @@ func TestABatchMeetsAnEnqueue(t *testing.T) {
 		}
 	}
 }
+
+// TestNoSubtransactionOfOneJob: jobs that a caller's transaction adds one by one are rows of
+// that transaction itself. Beyond 64 subtransactions of one transaction, every snapshot of
+// the server pays.
+func TestNoSubtransactionOfOneJob(t *testing.T) {
+	t.Parallel()
+	s := openShop(t, server(t))
+	for _, w := range ways() {
+		err := w.in(t.Context(), s, func(tx openTx) error {
+			for range 3 {
+				if _, err := s.client.In(tx.tx).Enqueue(t.Context(), nexjob.RawJob(w.name, nil, nexjob.Options{})); err != nil {
+					return err
+				}
+			}
+			return tx.exec(t.Context(), `INSERT INTO orders SELECT count(*) FROM nexjob_jobs
+				WHERE kind = '`+w.name+`' AND xmin::text::bigint = pg_current_xact_id()::text::bigint & 4294967295`)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := s.count(t, `SELECT max(n) FROM orders`); n != 3 {
+			t.Errorf("%s: %d of 3 jobs are rows of the caller's transaction itself", w.name, n)
+		}
+		if err := w.in(t.Context(), s, func(tx openTx) error { return tx.exec(t.Context(), `DELETE FROM orders`) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -182,7 +182,7 @@ func (j *joined) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJo
 	}
 	answers := p.answers
 	var left []int
-	call := j.store.adding(now, jobs, p.first, forever, answers, &left, parts)
+	call := j.adding(now, jobs, p.first, answers, &left)
 	if _, err := j.on.Run(ctx, call.Statement, call.Take, call.Args...); err != nil {
 		return nil, wrap("enqueue", explain(err))
 	}
@@ -197,6 +197,27 @@ func (j *joined) Enqueue(ctx context.Context, now time.Time, jobs []nexjob.NewJo
 		return struct{}{}, enqueueLeft(ctx, u, jobs, left, answers)
 	})
 	return answers, err
+}
+
+// adding is the hot statement for some of the items. One alone makes no subtransaction: beyond
+// 64 of them in one transaction, every snapshot of the server pays.
+func (j *joined) adding(
+	now time.Time, jobs []nexjob.NewJob, which []int, answers []nexjob.Answer, left *[]int,
+) wire.Call {
+	if len(which) != 1 {
+		return j.store.adding(now, jobs, which, forever, answers, left, parts)
+	}
+	at, isLeft := which[0], false
+	call := j.store.addingOne(now, &jobs[at], forever, &answers[at], &isLeft)
+	take := call.Take
+	call.Take = func(row wire.Row) error {
+		err := take(row)
+		if isLeft {
+			*left = append(*left, at)
+		}
+		return err
+	}
+	return call
 }
 
 // Settle ends attempts in the transaction.

@@ -19,6 +19,7 @@ func keyLifeChecks() []check {
 		{"a requeue stops the key's life", requeueStopsLife},
 		{"the last enqueue's KeepKeyFor counts", lastKeepCounts},
 		{"purge removes keys whose life is over", purgeRemovesDeadKeys},
+		{"a repeat of a job does not take back its key", repeatTakesNoKey},
 		{"delete frees at once", deleteFrees},
 		{"delete again is nothing", deleteTwice},
 		{"clear key of a key without a record", clearWithoutRecord},
@@ -178,6 +179,27 @@ func purgeRemovesDeadKeys(b *bench) {
 	b.purgeLeftovers()
 	if rows := b.dump().Keys; len(rows) > 0 {
 		b.t.Errorf("a purge left keys whose life is over: %+v", rows)
+	}
+}
+
+// repeatTakesNoKey: an enqueue that is repeated after the key's life is answered by the job
+// that it made then, and the key stays as free as it was.
+func repeatTakesNoKey(b *bench) {
+	for _, alone := range []bool{true, false} {
+		n := keeping(time.Minute)
+		b.finish(b.run(n), nexjob.EndSucceeded)
+		b.pass(time.Minute + time.Second)
+		b.purgeLeftovers()
+		again := []nexjob.NewJob{n}
+		if !alone {
+			again = append(again, newJob(""))
+		}
+		got := b.enqueue(again...)[0]
+		b.must(got.Err, "the same enqueue after its key's life")
+		b.need(got.ID == n.ID && got.State == nexjob.Succeeded, "a repeated enqueue is answered %+v", got)
+		row, held := b.key("k")
+		b.check(!held, "a repeated enqueue took back its key: %+v", row)
+		b.act(b.freed("k", "after a repeat of its former job").ID, nexjob.ActDelete)
 	}
 }
 

@@ -290,8 +290,8 @@ BEGIN
     IF FOUND THEN
       RETURN;
     END IF;
-    DELETE FROM nexjob.keys k WHERE k.key = nexjob_add_1.key AND k.job = nexjob_add_1.id
-      AND NOT EXISTS (SELECT 1 FROM nexjob.jobs j WHERE j.id = k.job AND j.key = k.key);
+    -- An ID that is stored already, under a key that was free and stays so.
+    DELETE FROM nexjob.keys k WHERE k.key = nexjob_add_1.key;
   END IF;
   RETURN QUERY SELECT * FROM nexjob.look_1(ARRAY[nexjob_add_1.id], ARRAY[nexjob_add_1.key]);
 END $$;
