@@ -73,7 +73,7 @@ func (s *Store) claim(ctx context.Context, now time.Time, ask nexjob.ClaimReques
 	if len(claimed) > 0 {
 		s.beat(ctx, now)
 	}
-	return claimed, s.withReceipts(ctx, claimed)
+	return claimed, nil
 }
 
 // NextDue returns when the next job falls due; see nexjob.Forecaster.
@@ -124,6 +124,8 @@ func (s *Store) expire(ctx context.Context, now time.Time, late []nexjob.ID) err
 }
 
 // claimDue leases due jobs by one statement and names those that are past their deadline.
+// What belongs to the jobs is read on the same connection: with another one that did not
+// come free, nobody would hear of the leases.
 func (s *Store) claimDue(
 	ctx context.Context, now time.Time, ask *nexjob.ClaimRequest, n int,
 ) (claimed []nexjob.Claimed, late []nexjob.ID, err error) {
@@ -144,7 +146,13 @@ func (s *Store) claimDue(
 	until := rules.Micro(now.Add(ask.Lease))
 	found := taken{ask: ask, now: now, until: until, claimed: ask.Room[len(ask.Room):]}
 	ask.Room = nil // it serves once
-	err = s.hot(ctx, "claim", func(row wire.Row) error {
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer conn.Release()
+	on := wire.NewConn(conn.Conn())
+	_, err = on.Run(ctx, s.sheet["claim"], func(row wire.Row) error {
 		if row.Int64(1) != 0 {
 			late = append(late, row.UUID(0))
 			return nil
@@ -153,7 +161,7 @@ func (s *Store) claimDue(
 	}, wire.Int8(now.UnixMicro()), s.guarded(), queues.Arg(), priorities.Arg(), nameList(ask.Kinds), bounds.arg,
 		wire.Int8(int64(n)), wire.Int8(until.UnixMicro()), wire.Int8(int64(ask.Lease)), wire.TextOrNull(ask.Worker))
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, refresh(ctx, conn, err)
 	}
 	found.order(lanes)
 	full := len(found.claimed) == n
@@ -161,7 +169,14 @@ func (s *Store) claimDue(
 	if !full && !bounds.any {
 		s.horizons.learn(now, lanes, ask.Kinds, took.Add(now).Sub(now), partly)
 	}
-	return found.claimed, late, s.complete(ctx, &found)
+	in := session{sheet: s.sheet, on: anew{on}}
+	if err := in.completeClaim(ctx, &found); err != nil {
+		return nil, nil, err
+	}
+	if err := in.withReceipts(ctx, found.claimed); err != nil {
+		return nil, nil, err
+	}
+	return found.claimed, late, nil
 }
 
 // taken gathers what a claim has leased.
@@ -245,17 +260,12 @@ func (t *taken) order(lanes []claimLane) {
 	}
 }
 
-// complete reads what other tables hold of leased jobs.
-func (s *Store) complete(ctx context.Context, t *taken) error {
+// completeClaim reads what other tables hold of leased jobs.
+func (s session) completeClaim(ctx context.Context, t *taken) error {
 	if len(t.more) == 0 {
 		return nil
 	}
-	conn, err := s.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	c := collector{session: session{sheet: s.sheet, on: anew{wire.NewConn(conn.Conn())}}}
+	c := collector{session: s}
 	if _, err := c.run(ctx, "jobs by id", c.take, idList(t.more)); err != nil {
 		return err
 	}
@@ -275,7 +285,7 @@ func (s *Store) complete(ctx context.Context, t *taken) error {
 }
 
 // withReceipts reads the receipts of claimed jobs.
-func (s *Store) withReceipts(ctx context.Context, claimed []nexjob.Claimed) error {
+func (s session) withReceipts(ctx context.Context, claimed []nexjob.Claimed) error {
 	var operations []nexjob.ID
 	for i := range claimed {
 		if claimed[i].Job.ReceiptCount > 0 {
@@ -285,12 +295,7 @@ func (s *Store) withReceipts(ctx context.Context, claimed []nexjob.Claimed) erro
 	if len(operations) == 0 {
 		return nil
 	}
-	conn, err := s.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	found, err := session{sheet: s.sheet, on: anew{wire.NewConn(conn.Conn())}}.receipts(ctx, operations)
+	found, err := s.receipts(ctx, operations)
 	of := make(map[nexjob.ID][]nexjob.Receipt)
 	for _, r := range found {
 		of[r.Operation] = append(of[r.Operation], r)
