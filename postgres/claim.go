@@ -72,7 +72,7 @@ func (s *Store) claim(ctx context.Context, now time.Time, ask nexjob.ClaimReques
 	if len(claimed) > 0 {
 		s.beat(ctx, now)
 	}
-	return claimed, s.withReceipts(ctx, claimed)
+	return claimed, nil
 }
 
 // NextDue returns when the next job falls due; see nexjob.Forecaster.
@@ -123,6 +123,8 @@ func (s *Store) expire(ctx context.Context, now time.Time, late []nexjob.ID) err
 }
 
 // claimDue leases due jobs by one statement and names those that are past their deadline.
+// What belongs to the jobs is read on the same connection: with another one that did not
+// come free, nobody would hear of the leases.
 func (s *Store) claimDue(
 	ctx context.Context, now time.Time, ask *nexjob.ClaimRequest, n int,
 ) (claimed []nexjob.Claimed, late []nexjob.ID, err error) {
@@ -138,7 +140,12 @@ func (s *Store) claimDue(
 	until := rules.Micro(now.Add(ask.Lease))
 	found := taken{ask: ask, now: now, until: until, claimed: ask.Room[len(ask.Room):]}
 	ask.Room = nil // it serves once
-	err = s.hot(ctx, "claim", func(row wire.Row) error {
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer conn.Release()
+	err = s.hotOn(ctx, conn, "claim", func(row wire.Row) error {
 		if row.Int64(1) != 0 {
 			late = append(late, row.UUID(0))
 			return nil
@@ -152,7 +159,14 @@ func (s *Store) claimDue(
 	found.order(lanes)
 	full := len(found.claimed) == n
 	s.lookback.learn(now, lanes, ask.Kinds, since.by, found.claimed, full, took.Add(now).Sub(now))
-	return found.claimed, late, s.complete(ctx, &found)
+	in := session{sheet: s.sheet, on: anew{wire.NewConn(conn.Conn())}}
+	if err := in.completeClaim(ctx, &found); err != nil {
+		return nil, nil, err
+	}
+	if err := in.withReceipts(ctx, found.claimed); err != nil {
+		return nil, nil, err
+	}
+	return found.claimed, late, nil
 }
 
 // taken gathers what a claim has leased.
@@ -236,17 +250,12 @@ func (t *taken) order(lanes []claimLane) {
 	}
 }
 
-// complete reads what other tables hold of leased jobs.
-func (s *Store) complete(ctx context.Context, t *taken) error {
+// completeClaim reads what other tables hold of leased jobs.
+func (s session) completeClaim(ctx context.Context, t *taken) error {
 	if len(t.more) == 0 {
 		return nil
 	}
-	conn, err := s.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	c := collector{session: session{sheet: s.sheet, on: anew{wire.NewConn(conn.Conn())}}}
+	c := collector{session: s}
 	if _, err := c.run(ctx, "jobs by id", c.take, idList(t.more)); err != nil {
 		return err
 	}
@@ -266,7 +275,7 @@ func (s *Store) complete(ctx context.Context, t *taken) error {
 }
 
 // withReceipts reads the receipts of claimed jobs.
-func (s *Store) withReceipts(ctx context.Context, claimed []nexjob.Claimed) error {
+func (s session) withReceipts(ctx context.Context, claimed []nexjob.Claimed) error {
 	var operations []nexjob.ID
 	for i := range claimed {
 		if claimed[i].Job.ReceiptCount > 0 {
@@ -276,12 +285,7 @@ func (s *Store) withReceipts(ctx context.Context, claimed []nexjob.Claimed) erro
 	if len(operations) == 0 {
 		return nil
 	}
-	conn, err := s.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	found, err := session{sheet: s.sheet, on: anew{wire.NewConn(conn.Conn())}}.receipts(ctx, operations)
+	found, err := s.receipts(ctx, operations)
 	of := make(map[nexjob.ID][]nexjob.Receipt)
 	for _, r := range found {
 		of[r.Operation] = append(of[r.Operation], r)

@@ -252,6 +252,13 @@ func (s *Store) hot(ctx context.Context, name string, take func(wire.Row) error,
 		return err
 	}
 	defer conn.Release()
+	return s.hotOn(ctx, conn, name, take, args...)
+}
+
+// hotOn is hot on a connection that the caller holds.
+func (s *Store) hotOn(
+	ctx context.Context, conn *pgxpool.Conn, name string, take func(wire.Row) error, args ...wire.Arg,
+) (err error) {
 	on := wire.NewConn(conn.Conn())
 	if !s.strict {
 		_, err = on.Run(ctx, s.sheet[name], take, args...)
