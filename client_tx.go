@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-var errNoTx = errors.New("there is none; wrap an open one as the engine says, such as with sqlite.Tx")
+var errNoTx = errors.New("there is none; wrap an open one as the engine says, such as with sqlite.Tx or postgres.Tx")
 
 // TxClient enqueues inside a transaction of the caller: its jobs are visible on
 // commit and gone on rollback. Make one with Client.In for each transaction; like

@@ -40,7 +40,7 @@ var (
 	ErrUnsupported = errors.New("nexjob: not supported")
 	// ErrInTransaction says that a call which needs its own transaction was made
 	// inside the caller's open one, where it could only wait for itself.
-	ErrInTransaction = errors.New("nexjob: not inside an open transaction")
+	ErrInTransaction = errors.New("nexjob: cannot be done inside an open transaction")
 	// ErrNotCompleted says that the handler called CompleteIn but its
 	// transaction did not commit.
 	ErrNotCompleted = errors.New("nexjob: the transaction that completes the job did not commit")

@@ -60,11 +60,20 @@ func passes(err error) bool {
 	return false
 }
 
+// lastingError is a mistake that this package has found, which no waiting mends.
+type lastingError struct{ error }
+
+func (e lastingError) Unwrap() error { return e.error }
+
+func lasting(text string, args ...any) error { return lastingError{fmt.Errorf(text, args...)} }
+
 // fromDriver reports whether an error without a code came from the connection.
 func fromDriver(err error) bool {
 	var invalid *nexjob.InvalidError
 	var unreadable *pgconn.ParseConfigError
-	return !errors.As(err, &invalid) && !errors.As(err, &unreadable) && !errors.Is(err, nexjob.ErrClosed) && !errors.Is(err, nexjob.ErrClock) &&
+	var found lastingError
+	return !errors.As(err, &invalid) && !errors.As(err, &found) && !errors.As(err, &unreadable) &&
+		!errors.Is(err, nexjob.ErrClosed) && !errors.Is(err, nexjob.ErrClock) &&
 		!errors.Is(err, nexjob.ErrUnsupported) && !errors.Is(err, nexjob.ErrInTransaction) &&
 		!errors.Is(err, pgx.ErrTxClosed) && !errors.Is(err, errNoStatements)
 }
@@ -99,7 +108,7 @@ func wrap(verb string, err error) error {
 	switch code := codeOf(err); {
 	case code == codeClock:
 		err = fmt.Errorf("%w: %w", nexjob.ErrClock, err)
-	case errors.Is(err, errForeign):
+	case errors.Is(err, errForeign): // a code is of the other database
 	case code == codeNoTable || code == codeNoFunction || code == codeNoSchema:
 		err = fmt.Errorf("%w; bring the schema up to date with Migrate, or with nexjob migrate", err)
 	case code == codeNoStatement || code == codeStatementTwice:

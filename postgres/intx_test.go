@@ -322,6 +322,52 @@ func TestEndedTransaction(t *testing.T) {
 	}
 }
 
+// TestNoTransaction: what a Begin that failed has returned is answered, not a panic.
+func TestNoTransaction(t *testing.T) {
+	t.Parallel()
+	s := openShop(t, server(t))
+	var none *sql.Tx
+	for _, tx := range []nexjob.Tx{nil, postgres.Tx(nil), postgres.SQLTx(nil), postgres.SQLTx(none)} {
+		if _, err := s.client.In(tx).Enqueue(t.Context(), keyedOrder("")); err == nil || !strings.Contains(err.Error(), "there is none") {
+			t.Errorf("%#v is answered %v", tx, err)
+		}
+	}
+}
+
+// TestForeignDatabase: a transaction of a database without these tables is refused, and
+// nobody is told to make them there.
+func TestForeignDatabase(t *testing.T) {
+	t.Parallel()
+	s := openShop(t, server(t))
+	for name, pool := range map[string]*pgxpool.Pool{
+		"without these tables": connect(t, database(t, plain(t, 15))),
+		"of another store":     store(t).Pool(),
+	} {
+		err := postgres.InTx(t.Context(), pool, func(tx pgx.Tx) error {
+			_, err := s.client.In(postgres.Tx(tx)).Enqueue(t.Context(), keyedOrder(""))
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), "not one of this store's database") || strings.Contains(err.Error(), "igrate") ||
+			nexjob.IsTransient(err) {
+			t.Errorf("a database %s: the answer is %v, transient %v", name, err, nexjob.IsTransient(err))
+		}
+	}
+}
+
+// TestSwallowedStatement: a commit that comes to nothing because f passed an error over is
+// nothing to be repeated.
+func TestSwallowedStatement(t *testing.T) {
+	t.Parallel()
+	s := openShop(t, server(t))
+	err := s.store.InTx(t.Context(), func(tx pgx.Tx) error {
+		_, _ = tx.Exec(t.Context(), `INSERT INTO nowhere VALUES (1)`)
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "a statement before has failed") || nexjob.IsTransient(err) {
+		t.Errorf("the answer is %v, transient %v", err, nexjob.IsTransient(err))
+	}
+}
+
 // TestInTxHoldsTheWholePool: what is done in a transaction needs no second connection.
 func TestInTxHoldsTheWholePool(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -25,7 +24,7 @@ const migrationsTable = `CREATE TABLE IF NOT EXISTS nexjob.migrations (
   applied_at  timestamptz NOT NULL DEFAULT now()
 )`
 
-var errNotMigrated = errors.New("its tables are not there: set Options.Migrate, or run nexjob migrate")
+var errNotMigrated = lasting("its tables are not there: set Options.Migrate, or run nexjob migrate")
 
 // migrate brings the schema up to a version, each step in a transaction of its own. One
 // lock of the transaction makes processes do it one after the other, also through a
@@ -102,7 +101,7 @@ func (s *Store) version(ctx context.Context, tx pgx.Tx) (int64, error) {
 			return 0, err
 		}
 		if newest <= known && s.steps[newest-1].Checksum != checksum {
-			return 0, fmt.Errorf("migration %04d_%s was applied with another text than this code has; "+
+			return 0, lasting("migration %04d_%s was applied with another text than this code has; "+
 				"a migration is never edited", newest, name)
 		}
 	}
@@ -110,7 +109,7 @@ func (s *Store) version(ctx context.Context, tx pgx.Tx) (int64, error) {
 		return 0, err
 	}
 	if minCode > known {
-		return 0, fmt.Errorf("the schema is at version %d and needs code that knows version %d; this code knows %d: update it",
+		return 0, lasting("the schema is at version %d and needs code that knows version %d; this code knows %d: update it",
 			newest, minCode, known)
 	}
 	return newest, nil
@@ -127,10 +126,10 @@ func (s *Store) ready(ctx context.Context) error {
 	case err != nil:
 		return err
 	case version == 0:
-		return fmt.Errorf("schema %q: %w", s.names.schema, errNotMigrated)
+		return fmt.Errorf("schema %q, prefix %q: %w", s.names.schema, s.names.prefix, errNotMigrated)
 	case version < int64(len(s.steps)):
-		return fmt.Errorf("schema %q is at version %d of %d: set Options.Migrate, or run nexjob migrate",
-			s.names.schema, version, len(s.steps))
+		return lasting("schema %q, prefix %q: its tables are at version %d of %d: set Options.Migrate, or run nexjob migrate",
+			s.names.schema, s.names.prefix, version, len(s.steps))
 	}
 	return nil
 }

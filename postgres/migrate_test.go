@@ -108,7 +108,8 @@ func TestWrongSchema(t *testing.T) {
 		do(t, s.Pool(), c.change)
 		for _, migrate := range []bool{false, true} {
 			_, err := postgres.Open(t.Context(), url, postgres.Options{Migrate: migrate})
-			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "postgres: open: ") {
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "postgres: open: ") ||
+				nexjob.IsTransient(err) {
 				t.Errorf("a schema %s, migrate %v: %v", name, migrate, err)
 			}
 		}
@@ -130,7 +131,8 @@ func TestNotMigrated(t *testing.T) {
 	url := database(t, plain(t, 15))
 	for _, options := range []postgres.Options{{}, {Schema: "jobs"}, {Prefix: "shop"}} {
 		_, err := postgres.Open(t.Context(), url, options)
-		if err == nil || !strings.Contains(err.Error(), "nexjob migrate") || !strings.Contains(err.Error(), "Options.Migrate") {
+		if err == nil || !strings.Contains(err.Error(), "nexjob migrate") || !strings.Contains(err.Error(), "Options.Migrate") ||
+			nexjob.IsTransient(err) || !strings.Contains(err.Error(), options.Prefix+options.Schema) {
 			t.Errorf("%+v: %v", options, err)
 		}
 		if got, err := postgres.SchemaOf(t.Context(), url, options); err != nil || got.Version != 0 || got.Newest != newest(t) {
@@ -139,6 +141,12 @@ func TestNotMigrated(t *testing.T) {
 	}
 	if n := ask[int](t, connect(t, url), `SELECT count(*) FROM pg_class WHERE relname LIKE '%migrations'`); n != 0 {
 		t.Error("looking has made tables")
+	}
+	for _, field := range []string{"schema", "prefix"} { // as the command takes them
+		_, err := postgres.Open(t.Context(), url+"&"+field+"=jobs", postgres.Options{})
+		if !errors.Is(err, nexjob.ErrInvalid) || !strings.Contains(err.Error(), field+" in the URL") {
+			t.Errorf("%s in the URL: %v", field, err)
+		}
 	}
 	for _, wrong := range []postgres.Options{{Schema: "a b"}, {Prefix: `x"`}, {Schema: strings.Repeat("s", 41)}} {
 		if _, err := postgres.Open(t.Context(), url, wrong); !errors.Is(err, nexjob.ErrInvalid) {

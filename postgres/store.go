@@ -83,6 +83,13 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	if err != nil {
 		return nil, wrap("open", err)
 	}
+	for field, option := range map[string]string{"schema": "Options.Schema", "prefix": "Options.Prefix"} {
+		if _, ok := config.ConnConfig.RuntimeParams[field]; ok { // the server would refuse it, as a setting of its own
+			return nil, wrap("open", &nexjob.InvalidError{
+				Field: field + " in the URL", Why: "only the command takes it there", Remedy: "give it as " + option,
+			})
+		}
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, wrap("open", err)
@@ -162,7 +169,7 @@ func (s *Store) named(ctx context.Context, options Options) (err error) {
 			return err
 		}
 		if err := n.check(); err != nil || n.schema == "" {
-			return errors.Join(err, errors.New("the search path names no schema that can be used: name one with Options.Schema"))
+			return errors.Join(err, lasting("the search path names no schema that can be used: name one with Options.Schema"))
 		}
 	}
 	s.names = n

@@ -49,11 +49,12 @@ type sqlTx struct{ tx SQLTransaction }
 func (sqlTx) Engine() string { return engine }
 
 var (
-	errForeign = errors.New("the transaction is not one of this store's database: begin it where the store was opened")
+	errNoTx    = errors.New("there is none: it is nil, as after a Begin that failed; look at the error of that")
+	errForeign = lasting("the transaction is not one of this store's database: begin it where the store was opened")
 	errEnded   = fmt.Errorf("the transaction has ended: %w", nexjob.ErrClosed)
-	errBroken  = errors.New("a statement before has failed, so PostgreSQL does nothing more in this transaction: " +
+	errBroken  = lasting("a statement before has failed, so PostgreSQL does nothing more in this transaction: " +
 		"roll it back and begin anew")
-	errRewrites = errors.New("the transaction's methods rewrite statements, as those of bun do: " +
+	errRewrites = lasting("the transaction's methods rewrite statements, as those of bun do: " +
 		"give SQLTx the *sql.Tx within, which bun calls tx.Tx")
 )
 
@@ -62,12 +63,18 @@ var (
 func (s *Store) Join(tx nexjob.Tx) (nexjob.Joined, error) {
 	switch t := tx.(type) {
 	case pgxTx:
+		if t.tx == nil {
+			return nil, fmt.Errorf("postgres: join: %w", errNoTx)
+		}
 		j := &joined{store: s, on: pgxRunner(t)}
 		if n, ok := t.tx.(noter); ok {
 			j.work = n.notes()
 		}
 		return j, nil
 	case sqlTx:
+		if plain, ok := t.tx.(*sql.Tx); t.tx == nil || ok && plain == nil {
+			return nil, fmt.Errorf("postgres: join: %w", errNoTx)
+		}
 		return &joined{store: s, on: wire.SQL{Tx: t.tx}}, nil
 	}
 	return nil, fmt.Errorf("postgres: join: a transaction of postgres.Tx or postgres.SQLTx is wanted, not one of %s: %w",

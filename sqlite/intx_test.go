@@ -296,6 +296,18 @@ func TestEndedTransaction(t *testing.T) {
 	}
 }
 
+// TestNoTransaction: what a Begin that failed has returned is answered, not a panic.
+func TestNoTransaction(t *testing.T) {
+	s := shop(t, sqlite.Options{})
+	client := nexjob.NewClient(s, nexjob.ClientOptions{})
+	var none *sql.Tx
+	for _, tx := range []nexjob.Tx{nil, sqlite.Tx(nil), sqlite.Tx(none)} {
+		if _, err := client.In(tx).Enqueue(t.Context(), keyedJob("k")); err == nil || !strings.Contains(err.Error(), "there is none") {
+			t.Errorf("%#v is answered %v", tx, err)
+		}
+	}
+}
+
 // TestBrokenTransactions (B061): a transaction that was cancelled in the middle
 // leaves its connection fit for the next.
 func TestBrokenTransactions(t *testing.T) {

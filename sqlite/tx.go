@@ -41,6 +41,7 @@ func (callersTx) Engine() string { return engine }
 var (
 	errStale = errors.New("the transaction has read before it wrote, and others have written since: " +
 		"SQLite will never let it write; use sqlite.InTx, or begin it IMMEDIATE (_txlock=immediate)")
+	errNoTx     = errors.New("there is none: it is nil, as after a Begin that failed; look at the error of that")
 	errForeign  = errors.New("the transaction is not one of this store's file")
 	errRewrites = errors.New("the transaction's methods rewrite statements, as those of bun do: " +
 		"give sqlite.Tx the *sql.Tx within, which bun calls tx.Tx")
@@ -56,6 +57,9 @@ func (s *Store) Join(tx nexjob.Tx) (nexjob.Joined, error) {
 	if !ok {
 		return nil, fmt.Errorf("sqlite: join: a transaction of sqlite.Tx is wanted, not one of %s: %w",
 			tx.Engine(), nexjob.ErrUnsupported)
+	}
+	if plain, ok := t.tx.(*sql.Tx); t.tx == nil || ok && plain == nil {
+		return nil, fmt.Errorf("sqlite: join: %w", errNoTx)
 	}
 	return &joined{store: s, on: &session{sheet: s.sheet, on: t.tx}}, nil
 }

@@ -86,6 +86,8 @@ func parseStore(text string) (*location, error) {
 	switch {
 	case strings.ContainsAny(scheme, "=@"):
 		return nil, errors.New("it is not the URL of a storage: " + want)
+	case !found && (scheme == "postgres" || scheme == "postgresql"): // as the demo takes it
+		return nil, fmt.Errorf("%q names no database: want postgres://USER@HOST/DATABASE, or for a SQLite file sqlite:%s", text, text)
 	case !found:
 		return nil, fmt.Errorf("%q has no scheme: a SQLite file is sqlite:%s", text, text)
 	case scheme == "postgres" || scheme == "postgresql":

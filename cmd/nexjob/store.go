@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -170,6 +172,7 @@ const (
 	codeBadPassword  = "28P01"
 	codeNotLetIn     = "28000"
 	codeNotPermitted = "42501"
+	codeNoSetting    = "42704"
 )
 
 // explain says what to do about an error of a server, and what it is.
@@ -184,15 +187,32 @@ func (at *location) explain(err error) error {
 		case codeNotPermitted:
 			return fmt.Errorf("%s: %s: %s: ask the owner of the database for the right, or to run nexjob migrate",
 				at.by, at, said.Message)
+		case codeNoSetting:
+			return input.Wrong(at.by, "%s: %s: want schema, prefix, or a setting of libpq or pgxpool", at, said.Message)
 		}
-		return fmt.Errorf("%s: %s: %w", at.by, at, err)
+		return fmt.Errorf("%s: %s: %w", at.by, at, oneLine{err})
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return fmt.Errorf("%s: %s: no PostgreSQL can be reached there: is the server running, and are host and port "+
-			"right? %w", at.by, at, err)
+			"right? %w", at.by, at, oneLine{err})
 	}
-	return fmt.Errorf("%s: %s: %w", at.by, at, err)
+	return fmt.Errorf("%s: %s: %w", at.by, at, oneLine{err})
 }
+
+// oneLine is an error of pgx without the line per address and per way of encryption that it
+// has tried. Those that say the same are said once.
+type oneLine struct{ error }
+
+func (e oneLine) Error() string {
+	head, tried, _ := strings.Cut(e.error.Error(), "\n")
+	lines := strings.Split(tried, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.TrimSpace(head + " " + strings.Join(slices.Compact(lines), "; "))
+}
+
+func (e oneLine) Unwrap() error { return e.error }
 
 // patience is how long a write waits until the command says what it waits for.
 const patience = 3 * time.Second

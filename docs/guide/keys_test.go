@@ -387,7 +387,7 @@ func Example_inTransaction() {
 	// existing <nil>
 	// <nil>
 	// constraint failed: UNIQUE constraint failed: orders.id (1555)
-	// nexjob: enqueue: nexjob: not inside an open transaction; use Client.In with the transaction
+	// nexjob: enqueue: nexjob: cannot be done inside an open transaction; use Client.In with the transaction
 }
 
 // A key goes with the record, or lives exactly as long as KeepKeyFor says.

@@ -19,7 +19,7 @@ type order struct {
 
 // finish is the transaction of the page.
 func finish(ctx context.Context, store *postgres.Store, run *worker.Run, c order, payment Payment) error {
-	return pgx.BeginFunc(ctx, store.Pool(), func(tx pgx.Tx) error { // the invoice and the job's end, or neither
+	return store.InTx(ctx, func(tx pgx.Tx) error { // the invoice and the job's end, or neither
 		if _, err := tx.Exec(ctx, `INSERT INTO invoices VALUES ($1, $2)`, c.OrderID, payment.ID); err != nil {
 			return err
 		}
