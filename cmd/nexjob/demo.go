@@ -15,6 +15,7 @@ import (
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/cast"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/input"
+	"github.com/nexjob/nexjob/postgres"
 )
 
 func newDemo() *cobra.Command {
@@ -134,6 +135,11 @@ func demoStore(cmd *cobra.Command, o *demo.Options) error {
 		return input.Wrong("--store", "the demo makes a schema of its own: leave out schema and prefix")
 	}
 	o.Store = at.url
+	// A look at a schema that need not be there says whether the database can be reached.
+	_, err = postgres.SchemaOf(cmd.Context(), at.url, postgres.Options{Schema: "nexjob_demo"})
+	if err != nil {
+		return at.explain(err)
+	}
 	return nil
 }
 

@@ -3,12 +3,14 @@ package demo
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/cmd/nexjob/internal/demo/cast"
@@ -82,12 +84,22 @@ func (p *place) run(ctx context.Context, statement string) error {
 	return err
 }
 
-// make makes the schema.
+// codeNotPermitted is PostgreSQL's code for a right that is missing.
+const codeNotPermitted = "42501"
+
+// make makes the schema. After a refusal there is none to be dropped.
 func (p *place) make(ctx context.Context) error {
 	if p.schema == "" {
 		return nil
 	}
 	if err := p.run(ctx, fmt.Sprintf("CREATE SCHEMA %q", p.schema)); err != nil {
+		said, refused := errors.AsType[*pgconn.PgError](err)
+		if _, away := errors.AsType[*pgconn.ConnectError](err); refused || away {
+			p.schema = ""
+		}
+		if refused && said.Code == codeNotPermitted {
+			err = fmt.Errorf("%w; the user needs GRANT CREATE ON DATABASE", err)
+		}
 		return fmt.Errorf("demo: make a schema for the run: %w", err)
 	}
 	return nil
