@@ -25,7 +25,8 @@ func TestForeignTransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = client(s).In(postgres.Tx(tx)).Enqueue(t.Context(), numbered().New(1, nexjob.Options{}))
-		if err == nil || !strings.Contains(err.Error(), "begin it where the store was opened") || strings.Contains(err.Error(), "Migrate") {
+		if err == nil || !strings.Contains(err.Error(), "begin it where the store was opened") || strings.Contains(err.Error(), "Migrate") ||
+			nexjob.IsTransient(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if err := tx.Rollback(t.Context()); err != nil && !errors.Is(err, pgx.ErrTxClosed) {

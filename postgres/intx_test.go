@@ -334,26 +334,6 @@ func TestNoTransaction(t *testing.T) {
 	}
 }
 
-// TestForeignDatabase: a transaction of a database without these tables is refused, and
-// nobody is told to make them there.
-func TestForeignDatabase(t *testing.T) {
-	t.Parallel()
-	s := openShop(t, server(t))
-	for name, pool := range map[string]*pgxpool.Pool{
-		"without these tables": connect(t, database(t, plain(t, 15))),
-		"of another store":     store(t).Pool(),
-	} {
-		err := postgres.InTx(t.Context(), pool, func(tx pgx.Tx) error {
-			_, err := s.client.In(postgres.Tx(tx)).Enqueue(t.Context(), keyedOrder(""))
-			return err
-		})
-		if err == nil || !strings.Contains(err.Error(), "not one of this store's database") || strings.Contains(err.Error(), "igrate") ||
-			nexjob.IsTransient(err) {
-			t.Errorf("a database %s: the answer is %v, transient %v", name, err, nexjob.IsTransient(err))
-		}
-	}
-}
-
 // TestSwallowedStatement: a commit that comes to nothing because f passed an error over is
 // nothing to be repeated.
 func TestSwallowedStatement(t *testing.T) {

@@ -190,20 +190,20 @@ func (at *location) explain(err error) error {
 		case codeNoSetting:
 			return input.Wrong(at.by, "%s: %s: want schema, prefix, or a setting of libpq or pgxpool", at, said.Message)
 		}
-		return fmt.Errorf("%s: %s: %w", at.by, at, oneLine{err})
+		return fmt.Errorf("%s: %s: %w", at.by, at, oneLineError{err})
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return fmt.Errorf("%s: %s: no PostgreSQL can be reached there: is the server running, and are host and port "+
-			"right? %w", at.by, at, oneLine{err})
+			"right? %w", at.by, at, oneLineError{err})
 	}
-	return fmt.Errorf("%s: %s: %w", at.by, at, oneLine{err})
+	return fmt.Errorf("%s: %s: %w", at.by, at, oneLineError{err})
 }
 
-// oneLine is an error of pgx without the line per address and per way of encryption that it
+// oneLineError is an error of pgx without the line per address and per way of encryption that it
 // has tried. Those that say the same are said once.
-type oneLine struct{ error }
+type oneLineError struct{ error }
 
-func (e oneLine) Error() string {
+func (e oneLineError) Error() string {
 	head, tried, _ := strings.Cut(e.error.Error(), "\n")
 	lines := strings.Split(tried, "\n")
 	for i := range lines {
@@ -212,7 +212,7 @@ func (e oneLine) Error() string {
 	return strings.TrimSpace(head + " " + strings.Join(slices.Compact(lines), "; "))
 }
 
-func (e oneLine) Unwrap() error { return e.error }
+func (e oneLineError) Unwrap() error { return e.error }
 
 // patience is how long a write waits until the command says what it waits for.
 const patience = 3 * time.Second
