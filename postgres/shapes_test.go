@@ -21,7 +21,7 @@ func TestManyShapes(t *testing.T) {
 		jobs[i] = numbered().New(i, nexjob.Options{Deadline: now.Add(time.Hour + time.Duration(i)*time.Second)})
 		jobs[i].ID = nexjob.NewID()
 	}
-	answers, err := s.Enqueue(t.Context(), now, jobs)
+	answers, err := s.Enqueue(t.Context(), time.Now(), jobs)
 	if err != nil {
 		t.Fatal(err)
 	}
