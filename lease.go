@@ -29,10 +29,10 @@ type ClaimRequest struct {
 	// Throttles is kept for named limits; an engine that has none answers
 	// ErrUnsupported.
 	Throttles []string
-	// Room is where an engine may put what it claims, beyond the slice's length, which
+	// Buffer is where an engine may put what it claims, beyond the slice's length, which
 	// spares it making room anew: records are large. The answer then lies in it, and
 	// whoever gave it clears and uses it again when he has done with the answer. nil: none.
-	Room []Claimed
+	Buffer []Claimed
 }
 
 // Claimed is a job under a fresh lease, with the receipts of its operation.

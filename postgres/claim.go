@@ -138,8 +138,8 @@ func (s *Store) claimDue(
 	since := s.lookback.list(now, lanes, ask.Kinds)
 	took := s.wait()
 	until := rules.Micro(now.Add(ask.Lease))
-	found := taken{ask: ask, now: now, until: until, claimed: ask.Room[len(ask.Room):]}
-	ask.Room = nil // it serves once
+	found := taken{ask: ask, now: now, until: until, claimed: ask.Buffer[len(ask.Buffer):]}
+	ask.Buffer = nil // it serves once
 	conn, err := s.acquire(ctx)
 	if err != nil {
 		return nil, nil, err

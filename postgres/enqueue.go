@@ -111,14 +111,14 @@ func (s *Store) tryMany(
 	now = waited.Add(now)
 	on := wire.NewConn(conn.Conn())
 	if p.simple && !s.strict && !s.leaves.Load() {
-		answers, done, err := s.tryWhole(ctx, conn, on, now, items, p, wait)
+		answers, done, err := s.tryAllOrNothing(ctx, conn, on, now, items, p, wait)
 		if done || err != nil {
 			return answers, err
 		}
 	}
 	answers := slices.Clone(p.answers)
 	var left []int
-	hot := s.adding(now, items, p.first, wait, answers, &left, parts)
+	hot := s.adding(now, items, p.first, wait, answers, &left, leaving)
 	if err := on.RunAll(ctx, []wire.Call{{Statement: dynamic(begin)}, {Statement: s.sheet["plans"]}, hot}); err != nil {
 		rollback(ctx, conn)
 		return nil, refresh(ctx, conn, err)
@@ -135,15 +135,15 @@ func (s *Store) tryMany(
 	return answers, err
 }
 
-// tryWhole adds a batch by the hot statement alone, which is one round trip: it stands or
+// tryAllOrNothing adds a batch by the hot statement alone, which is one round trip: it stands or
 // falls with that. Nothing of it is done where an item is left; the next batches are then
 // begun as if that will be so again.
-func (s *Store) tryWhole(
+func (s *Store) tryAllOrNothing(
 	ctx context.Context, conn *pgxpool.Conn, on wire.Conn, now time.Time, items []nexjob.NewJob, p plan, wait time.Duration,
 ) (answers []nexjob.Answer, done bool, err error) {
 	answers = slices.Clone(p.answers)
 	var left []int
-	call := s.adding(now, items, p.first, wait, answers, &left, whole)
+	call := s.adding(now, items, p.first, wait, answers, &left, allOrNothing)
 	if len(left) > 0 {
 		return nil, false, nil
 	}
@@ -225,14 +225,14 @@ const maxShapes = 1000
 
 // Whether the hot statement leaves what it cannot do, or then does nothing at all.
 const (
-	parts = false
-	whole = true
+	leaving      = false
+	allOrNothing = true
 )
 
 // adding is the hot statement for some of the items. It fills in the answers of those that
 // it adds and of those that create nothing, and lists those that are left.
 func (s *Store) adding(
-	now time.Time, items []nexjob.NewJob, which []int, wait time.Duration, answers []nexjob.Answer, left *[]int, all bool,
+	now time.Time, items []nexjob.NewJob, which []int, wait time.Duration, answers []nexjob.Answer, left *[]int, atomic bool,
 ) wire.Call {
 	n := len(which)
 	ids, keys, prints, args := wire.UUIDs(n), wire.Byteas(n, 24), wire.Byteas(n, 32), wire.Byteas(n, 64)
@@ -259,7 +259,7 @@ func (s *Store) adding(
 	list := []wire.Arg{
 		wire.Int8(rules.Micro(now).UnixMicro()), s.guarded(), ids.Arg(), keys.Arg(), prints.Arg(), args.Arg(), dues.Arg(), shapes.Arg(),
 	}
-	list = append(append(list, table.args()...), patienceArg(wait), wire.Bool(all))
+	list = append(append(list, table.args()...), patienceArg(wait), wire.Bool(atomic))
 	return wire.Call{Statement: s.sheet["enqueue"], Args: list, Take: func(row wire.Row) error {
 		at := added[row.Int64(0)-1]
 		judged := judge(row, &items[at], now)

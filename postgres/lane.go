@@ -238,7 +238,7 @@ func (l *lane) add(ctx context.Context, batch []*single, wait time.Duration) err
 	}
 	answers := make([]nexjob.Answer, len(batch))
 	var left []int
-	call := l.store.adding(now, items, which, wait, answers, &left, parts)
+	call := l.store.adding(now, items, which, wait, answers, &left, leaving)
 	if err := l.store.hot(ctx, "enqueue", call.Take, call.Args...); err != nil {
 		return err
 	}

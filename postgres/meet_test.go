@@ -1,11 +1,16 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
+	"net"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/nexjob/nexjob"
 	"github.com/nexjob/nexjob/postgres"
@@ -95,5 +100,84 @@ func TestNoSubtransactionOfOneJob(t *testing.T) {
 		if err := w.in(t.Context(), s, func(tx openTx) error { return tx.exec(t.Context(), `DELETE FROM orders`) }); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// talk is what connections have sent, to tell how a step was done.
+type talk struct {
+	mu   sync.Mutex
+	said strings.Builder
+}
+
+type heardConn struct {
+	net.Conn
+	talk *talk
+}
+
+func (c heardConn) Write(b []byte) (int, error) {
+	c.talk.mu.Lock()
+	c.talk.said.Write(b)
+	c.talk.mu.Unlock()
+	return c.Conn.Write(b)
+}
+
+// begun tells whether a transaction was begun since it was asked last.
+func (l *talk) begun() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.said.Reset()
+	return strings.Contains(l.said.String(), "BEGIN")
+}
+
+// TestABatchIsOneRoundTrip: a batch of new keys, and of keys that active jobs hold, is one
+// statement that commits by itself. One that may continue what has ended is a transaction.
+func TestABatchIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	heard := new(talk)
+	pool := connect(t, database(t, plain(t, 15)), func(c *pgxpool.Config) {
+		c.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return heardConn{conn, heard}, err
+		}
+	})
+	s, err := postgres.Wrap(t.Context(), pool, postgres.Options{Migrate: true, ListenURL: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	enqueue := func(keys ...string) []nexjob.Answer {
+		t.Helper()
+		var jobs []nexjob.NewJob
+		for _, key := range keys {
+			jobs = append(jobs, job(key))
+		}
+		heard.begun()
+		answers, err := s.Enqueue(t.Context(), time.Now(), jobs) // a client writes down what it decided, too
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answers
+	}
+	first := enqueue("a", "b")
+	if heard.begun() {
+		t.Error("a batch of new keys began a transaction")
+	}
+	if enqueue("a", "c"); heard.begun() {
+		t.Error("a batch with the key of an active job began a transaction")
+	}
+	if _, err := client(s).AmendJob(t.Context(), first[0].ID, nexjob.Action{Act: nexjob.ActCancel, By: "a test", Reason: "no more"}); err != nil {
+		t.Fatal(err)
+	}
+	again := enqueue("a", "d", "b")
+	if !heard.begun() {
+		t.Error("a batch that continues what has ended began no transaction")
+	}
+	for i, want := range []nexjob.Outcome{nexjob.Created, nexjob.Created, nexjob.Existing} {
+		if again[i].Outcome != want || again[i].Err != nil {
+			t.Errorf("job %d: %v %v, want %v", i, again[i].Outcome, again[i].Err, want)
+		}
+	}
+	if have := ask[int64](t, s.Pool(), `SELECT count(*) FROM nexjob_jobs`); have != 5 {
+		t.Errorf("%d jobs are stored, want 5", have)
 	}
 }

@@ -212,7 +212,7 @@ func (j *joined) adding(
 	now time.Time, jobs []nexjob.NewJob, which []int, answers []nexjob.Answer, left *[]int,
 ) wire.Call {
 	if len(which) != 1 {
-		return j.store.adding(now, jobs, which, forever, answers, left, parts)
+		return j.store.adding(now, jobs, which, forever, answers, left, leaving)
 	}
 	at, isLeft := which[0], false
 	call := j.store.addingOne(now, &jobs[at], forever, &answers[at], &isLeft)

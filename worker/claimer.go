@@ -111,7 +111,7 @@ func (w *Worker) claim(stop, base context.Context, n int) (look, error) {
 		l.asked, l.now = time.Now(), storageNow
 		var err error
 		ask := w.claimRequest(n)
-		ask.Room = w.records
+		ask.Buffer = w.records
 		claimed, err = w.store.Claim(ctx, storageNow, ask)
 		return err
 	})

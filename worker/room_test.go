@@ -16,7 +16,7 @@ type roomy struct{ *storage }
 
 func (s roomy) Claim(ctx context.Context, now time.Time, ask nexjob.ClaimRequest) ([]nexjob.Claimed, error) {
 	claimed, err := s.storage.Claim(ctx, now, ask)
-	return append(ask.Room[len(ask.Room):], claimed...), err
+	return append(ask.Buffer[len(ask.Buffer):], claimed...), err
 }
 
 // TestEachSettlementIsItsOwn: rooms that a worker uses again, for claims and for
