@@ -115,8 +115,8 @@ func (o *Options) limit(orders int) time.Duration {
 		return o.Limit
 	}
 	rounds := (o.blows() + orders - 1) / orders // how often the hardest hit order is hit
-	return time.Minute + time.Duration(o.ServerRestarts)*20*time.Second + time.Duration(o.blows())*2*cast.Lease + time.Duration(o.Freezes)*o.FreezeFor + (10*time.Second)<<rounds +
-		time.Duration(orders)*200*time.Millisecond
+	return time.Minute + time.Duration(o.ServerRestarts)*20*time.Second + time.Duration(o.blows())*2*cast.Lease +
+		time.Duration(o.Freezes)*o.FreezeFor + (10*time.Second)<<rounds + time.Duration(orders)*200*time.Millisecond
 }
 
 // Run runs the demo once. A report comes whenever the audit was made, also one that
