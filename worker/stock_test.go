@@ -92,3 +92,37 @@ func TestAnEmptyStockForgetsNoPace(t *testing.T) {
 		t.Errorf("late %v, pace %v", late, b.pace)
 	}
 }
+
+// TestEachLeaseEnds: one timer serves all leases, and none is forgotten, whichever was
+// renewed or began last.
+func TestEachLeaseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		b.alarm.lost = func(*attempt, string) {}
+		now := time.Now()
+		list := make([]*attempt, 4)
+		for i, ends := range []time.Duration{3 * time.Second, time.Second, 2 * time.Second, time.Second} {
+			list[i] = &attempt{
+				lease: nexjob.Lease{Fence: int64(i)}, ends: now.Add(ends), cancel: func(error) {},
+			}
+		}
+		b.keep(list, now.Add(time.Hour))
+		for range list {
+			b.next(len(list), func(*attempt) {})
+		}
+		b.renewed(list[3], time.Time{}, now.Add(5*time.Second))
+		for after, want := range [][]int64{nil, {1}, {1, 2}, {0, 1, 2}, {0, 1, 2}, {0, 1, 2, 3}} {
+			time.Sleep(time.Until(now.Add(time.Duration(after) * time.Second)))
+			synctest.Wait()
+			var lost []int64
+			for _, a := range list {
+				if b.phaseOf(a) == over {
+					lost = append(lost, a.lease.Fence)
+				}
+			}
+			if !slices.Equal(lost, want) {
+				t.Errorf("after %d s the leases %v are lost, want %v", after, lost, want)
+			}
+		}
+	})
+}
